@@ -1,0 +1,11 @@
+"""Where the four content folders live: beside the package in a checkout, inside it in a wheel."""
+
+from pathlib import Path
+
+
+def content_path(init_file: str) -> list[str]:
+    """Return the `__path__` of a content package whose `__init__.py` is `init_file`."""
+    inside = Path(init_file).resolve().parent
+    beside = inside.parent.parent / inside.name
+    checkout = (inside.parent.parent / "pyproject.toml").is_file() and beside.is_dir()
+    return [str(beside if checkout else inside)]
