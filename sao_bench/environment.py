@@ -84,6 +84,9 @@ class TextEnv(gymnasium.Env[str, str]):
     max_reply_tokens: ClassVar[int] = 64
     """Token budget of one action in the tiny tier; a longer action is cut and the episode truncated."""
 
+    tiny_config: ClassVar[Mapping[str, Any]] = {}
+    """Overrides of `sao_bench.tiny.TinyConfig` for the warm-started model of this environment."""
+
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
 
     def __init__(self) -> None:
