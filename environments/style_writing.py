@@ -283,7 +283,7 @@ def instruction(user: str, topic: str, offers: list[str]) -> str:
     lines = [
         f"{'A user' if user == 'solo' else 'User ' + user} asks for one short sentence about the {topic}"
         f" in one of these styles, the one you think is liked best: {', '.join(offers)}.",
-        "Form: [opener,] determiner [adjective] noun [place] verb [adverb] [place] [, closer] and one of . ! ~",
+        "Form: [opener,] determiner [adjective] noun [place] verb [adverb] [place] [, closer] one of .!~",
         f"The noun is {topic}. A place is a preposition, maybe a determiner and an adjective, and one of: "
         f"{', '.join(TOPICS[topic])}." + ("" if topic in EASY else " A place is needed."),
         f"Mark exactly one style with 1 or {MAX_MARKERS} of its own words:",
