@@ -1,0 +1,145 @@
+"""Computer algebra in a killable child: the last resort for formulas that `formula.parse` cannot read.
+
+The child is started on first use, answers one question at a time and is killed at the deadline (a signal
+alarm inside a library does not stop a runaway power). It dies with this process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+
+DEADLINE_S = 5.0
+START_DEADLINE_S = 30.0
+MAX_CHARACTERS = 2000
+
+CHILD = r"""
+import ctypes, json, resource, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # die with the parent, even in the middle of a question
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+try:
+    import random
+    import sympy
+    from math_verify import parse
+except ImportError as error:
+    print(json.dumps({"missing": error.name}), flush=True)
+    raise SystemExit(0)
+print(json.dumps({"ready": True}), flush=True)
+
+def read(text):
+    found = [item for item in parse("$" + text + "$", parsing_timeout=None) if isinstance(item, sympy.Expr)]
+    return found[0].doit() if found else None
+
+def same(a, b):
+    a, b = read(a), read(b)
+    if a is None or b is None:
+        return None
+    symbols = sorted(a.free_symbols | b.free_symbols, key=str)
+    draw = random.Random(0)
+    decided = 0
+    for _ in range(6 if symbols else 1):
+        point = {s: sympy.Rational(draw.randint(1, 900), 211) for s in symbols}
+        x, y = (sympy.N(side.subs(point), 60) for side in (a, b))
+        if not (x.is_number and y.is_number and x.is_finite and y.is_finite):
+            continue
+        if abs(x - y) > sympy.Float("1e-40", 60) * max(abs(x), abs(y)):
+            return False
+        decided += 1
+    return True if decided else None
+
+for line in sys.stdin:
+    question = json.loads(line)
+    signal.setitimer(signal.ITIMER_REAL, question["deadline_s"] + 1)
+    try:
+        answer = same(question["a"], question["b"])
+    except Exception:
+        answer = None
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    print(json.dumps({"same": answer}), flush=True)
+"""
+
+
+class UnavailableError(RuntimeError):
+    """The child has no computer algebra system; `pip install sao-bench[math]` brings one."""
+
+
+class Algebra:
+    """One child process that says whether two LaTeX formulas are equal. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def same(self, a: str, b: str, deadline_s: float = DEADLINE_S) -> bool | None:
+        """Return whether two formulas are equal; None if unknown, unreadable or past the deadline.
+
+        Raises:
+            UnavailableError: math-verify or sympy is not installed.
+        """
+        if max(len(a), len(b)) > MAX_CHARACTERS:
+            return None
+        with self._lock:
+            child = self._running()
+            question = json.dumps({"a": a, "b": b, "deadline_s": deadline_s}) + "\n"
+            try:
+                os.write(child.stdin.fileno(), question.encode())  # type: ignore[union-attr]
+            except BrokenPipeError:
+                answer = None
+            else:
+                answer = _line(child, deadline_s)
+            if answer is None:
+                self._stop()
+                return None
+            return answer["same"]
+
+    def close(self) -> None:
+        """Kill the child, if there is one."""
+        with self._lock:
+            self._stop()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._child is None or self._child.poll() is not None:
+            self._stop()
+            self._child = subprocess.Popen(
+                [sys.executable, "-I", "-c", CHILD],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+            greeting = _line(self._child, START_DEADLINE_S)
+            if greeting is None or "missing" in greeting:
+                self._stop()
+                missing = (greeting or {}).get("missing", "a child that starts")
+                raise UnavailableError(f"computer algebra needs {missing}: pip install 'sao-bench[math]'")
+        return self._child
+
+    def _stop(self) -> None:
+        if self._child is not None:
+            self._child.kill()
+            self._child.communicate()
+            self._child = None
+
+
+def _line(child: subprocess.Popen[bytes], deadline_s: float) -> dict[str, bool | None] | None:
+    """Read one JSON line from the child, or None at the deadline or at its end."""
+    descriptor = child.stdout.fileno()  # type: ignore[union-attr]
+    end = time.monotonic() + deadline_s
+    data = b""
+    while not data.endswith(b"\n"):
+        if not select.select([descriptor], [], [], max(0.0, end - time.monotonic()))[0]:
+            return None
+        chunk = os.read(descriptor, 4096)
+        if not chunk:
+            return None
+        data += chunk
+    return json.loads(data)
+
+
+ALGEBRA = Algebra()
+atexit.register(ALGEBRA.close)
