@@ -132,6 +132,7 @@ def _gae_over_steps(
     the mean over `read_BT`.
     """
     B = values_BT.shape[0]
+    values_BT = values_BT.to(torch.promote_types(values_BT.dtype, torch.float32))
     width = max(int(step_BT.max()) + 1, 1) if step_BT.numel() else 1
     index_BT = step_BT.clamp(min=0)
 
@@ -208,12 +209,11 @@ def group_relative(
     """
     if scale not in ("std", "none"):
         raise unknown("scale", scale, ("std", "none"))
-    group_B, count_B = _groups(rewards_B, group_ids_B, allow_singletons)
-    centred_B = rewards_B - _group_sum(rewards_B, group_B) / count_B
+    centred_B, group_B, count_B = _centred(rewards_B, group_ids_B, allow_singletons)
     square_B = _group_sum(centred_B.square(), group_B)
     std_B = (square_B / (count_B - ddof).clamp(min=1)).sqrt()
     scaled_B = centred_B / (std_B + eps) if scale == "std" else centred_B
-    return _only(std_B > ZERO_STD, scaled_B)
+    return _only(std_B > ZERO_STD, scaled_B).to(rewards_B.dtype)
 
 
 @torch.no_grad()
@@ -225,9 +225,8 @@ def leave_one_out(rewards_B: Tensor, group_ids_B: Tensor, *, allow_singletons: b
     Raises:
         UserError: a group has one member.
     """
-    group_B, count_B = _groups(rewards_B, group_ids_B, allow_singletons)
-    centred_B = rewards_B - _group_sum(rewards_B, group_B) / count_B
-    return centred_B * count_B / (count_B - 1).clamp(min=1)
+    centred_B, _, count_B = _centred(rewards_B, group_ids_B, allow_singletons)
+    return (centred_B * count_B / (count_B - 1).clamp(min=1)).to(rewards_B.dtype)
 
 
 def has_signal(rewards_B: Tensor, group_ids_B: Tensor) -> Tensor:
@@ -235,14 +234,16 @@ def has_signal(rewards_B: Tensor, group_ids_B: Tensor) -> Tensor:
     return group_relative(rewards_B, group_ids_B, scale="none", ddof=0, allow_singletons=True) != 0
 
 
-def _groups(rewards_B: Tensor, group_ids_B: Tensor, allow_singletons: bool) -> tuple[Tensor, Tensor]:
+def _centred(rewards_B: Tensor, group_ids_B: Tensor, allow_singletons: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Return rewards minus their group's mean, in float64: equal float32 rewards would not cancel."""
     ids, group_B, counts = torch.unique(group_ids_B, return_inverse=True, return_counts=True)
     if not allow_singletons and bool((counts == 1).any()):
         raise UserError(
             f"group {ids[counts == 1][0].item()} has one rollout; a group estimator needs at least 2 "
             "(or allow_singletons=True)"
         )
-    return group_B, counts[group_B].to(rewards_B.dtype)
+    exact_B, count_B = rewards_B.double(), counts[group_B].double()
+    return exact_B - _group_sum(exact_B, group_B) / count_B, group_B, count_B
 
 
 def _group_sum(x_B: Tensor, group_B: Tensor) -> Tensor:
@@ -251,7 +252,8 @@ def _group_sum(x_B: Tensor, group_B: Tensor) -> Tensor:
 
 def batch_mean(rewards_B: Tensor) -> Tensor:
     """Return rewards minus their mean over the batch (FlashREINFORCE)."""
-    return rewards_B - rewards_B.mean()
+    exact_B = rewards_B.double()
+    return (exact_B - exact_B.mean()).to(rewards_B.dtype)
 
 
 @torch.no_grad()
@@ -259,12 +261,12 @@ def whiten(advantages_BT: Tensor, action_mask_BT: Tensor | None = None, eps: flo
     """Return `(A - mean) / (population std + eps)` over the masked entries, 0 elsewhere.
 
     Any shape: (B, T) over action tokens (REINFORCE++), or (B,) over trajectories (SPO). A mask with nothing
-    in it gives zeros.
+    in it gives zeros. Computed in float64, or a constant would be whitened into rounding noise.
     """
     mask = torch.ones_like(advantages_BT).bool() if action_mask_BT is None else action_mask_BT.bool()
-    count = mask.sum().clamp(min=1)
-    centred = _only(mask, advantages_BT - _only(mask, advantages_BT).sum() / count)
-    return centred / ((centred.square().sum() / count).sqrt() + eps)
+    kept, count = _only(mask, advantages_BT).double(), mask.sum().clamp(min=1)
+    centred = _only(mask, kept - kept.sum() / count)
+    return (centred / ((centred.square().sum() / count).sqrt() + eps)).to(advantages_BT.dtype)
 
 
 def overlong_penalty(length: int, limit: int, cache: float | None = None) -> float:

@@ -45,7 +45,7 @@ def reinforce(
 ) -> LossOutput:
     """REINFORCE: `-A log pi`, no ratio. `how`: `aggregate`, `norm_constant`, `denominator`."""
     t = _Tokens.of(logp_BT, behavior_logp_BT, advantages_BT, action_mask_BT)
-    return t.output(-t.advantage * t.logp, torch.zeros_like(t.mask), **how)
+    return t.output(-t.advantage * t.logp, **how)
 
 
 def dis(
@@ -67,7 +67,7 @@ def dis(
     t = _Tokens.of(logp_BT, behavior_logp_BT, advantages_BT, action_mask_BT)
     r = t.ratio.detach()
     inside = (r > 1 - eps_low) & (r < 1 + eps_high)
-    return t.output(_only(inside, -r * t.advantage * t.logp), ~inside, **how)
+    return t.output(_only(inside, -r * t.advantage * t.logp), masked=~inside, **how)
 
 
 def cispo(
@@ -82,7 +82,7 @@ def cispo(
     """CISPO: `-sg(min(r, 1 + eps_high)) A log pi`. `how`: `aggregate`, `norm_constant`, `denominator`."""
     t = _Tokens.of(logp_BT, behavior_logp_BT, advantages_BT, action_mask_BT)
     r = t.ratio.detach()
-    return t.output(-r.clamp(max=1 + eps_high) * t.advantage * t.logp, r > 1 + eps_high, **how)
+    return t.output(-r.clamp(max=1 + eps_high) * t.advantage * t.logp, clipped=r > 1 + eps_high, **how)
 
 
 def ppo_clip(
@@ -102,7 +102,7 @@ def ppo_clip(
     """
     t = _Tokens.of(logp_BT, behavior_logp_BT, advantages_BT, action_mask_BT)
     objective, clipped = _clipped(t.ratio, t.advantage, eps_low, eps_high, dual_c)
-    return t.output(-objective, clipped, **how)
+    return t.output(-objective, clipped=clipped, **how)
 
 
 def gspo(
@@ -126,7 +126,7 @@ def gspo(
     mean_B1 = t.log_ratio.sum(1, keepdim=True) / t.mask.sum(1, keepdim=True).clamp(min=1)
     ratio_BT = _exp(mean_B1).expand_as(t.log_ratio)
     objective, clipped = _clipped(ratio_BT, t.advantage, eps_low, eps_high, dual_c)
-    return t.output(-objective, clipped, aggregate=aggregate, **how)
+    return t.output(-objective, clipped=clipped, aggregate=aggregate, **how)
 
 
 def tis(
@@ -148,7 +148,7 @@ def tis(
     """
     t = _Tokens.of(logp_BT, behavior_logp_BT, advantages_BT, action_mask_BT, proximal_logp_BT)
     objective, clipped = _clipped(t.proximal_ratio, t.advantage, eps_low, eps_high, dual_c)
-    return t.output(-t.correction.clamp(max=cap) * objective, clipped, **how)
+    return t.output(-t.correction.clamp(max=cap) * objective, clipped=clipped, **how)
 
 
 def icepop(
@@ -173,7 +173,7 @@ def icepop(
     objective, clipped = _clipped(t.proximal_ratio, t.advantage, eps_low, eps_high, dual_c)
     w = t.correction
     inside = (w >= band_low) & (w <= band_high)
-    return t.output(_only(inside, -w * objective), ~inside | clipped, dropped=~inside, **how)
+    return t.output(_only(inside, -w * objective), masked=~inside, clipped=clipped, **how)
 
 
 def decoupled_ppo(
@@ -235,7 +235,7 @@ def m2po(
     """
     t = _Tokens.of(logp_BT, behavior_logp_BT, advantages_BT, action_mask_BT)
     keep = m2po_keep(logp_BT, behavior_logp_BT, t.mask, tau) if keep_BT is None else keep_BT.bool()
-    return t.output(_only(keep, -t.ratio * t.advantage), ~keep, **how)
+    return t.output(_only(keep, -t.ratio * t.advantage), masked=~keep, **how)
 
 
 def batch_mean_is(
@@ -258,7 +258,7 @@ def batch_mean_is(
     kl_B1 = t.binary_kl().sum(1, keepdim=True) / t.mask.sum(1, keepdim=True).clamp(min=1)
     keep = (kl_B1 <= delta).expand_as(t.mask)
     per_token = _only(keep, -t.ratio.detach() * t.advantage * t.logp)
-    return t.output(per_token, ~keep, aggregate=aggregate, **how)
+    return t.output(per_token, masked=~keep, aggregate=aggregate, **how)
 
 
 def value_loss(
@@ -346,24 +346,32 @@ class _Tokens:
         other_pi, other_mu = ((-torch.expm1(x)).clamp(min=tiny) for x in (pi, mu))
         return _only(self.mask, mu.exp() * (mu - pi) + other_mu * (other_mu / other_pi).log())
 
+    def _count(self, where: Tensor | None) -> Tensor:
+        return (torch.zeros_like(self.mask) if where is None else where & self.mask).sum()
+
     def output(
         self,
         per_token: Tensor,
-        off: Tensor,
         *,
-        dropped: Tensor | None = None,
+        masked: Tensor | None = None,
+        clipped: Tensor | None = None,
         aggregate: str = "token_mean",
         norm_constant: float | None = None,
         denominator: Denominator | None = None,
     ) -> LossOutput:
-        """Aggregate, and count what monitoring needs; `off` marks tokens without a policy gradient."""
+        """Aggregate, and count what monitoring needs.
+
+        `masked` tokens were taken out of the loss by a trust region; `clipped` ones sit on a clip: flat for
+        the clip losses, at the cap for CISPO.
+        """
         denominator = _denominator(self.mask, aggregate, norm_constant, denominator)
         loss = aggregate_tokens(per_token, self.mask, denominator)
         log_r = self.log_ratio.detach()
         r = _exp(log_r)
         stats = {
             "tokens": self.mask.sum(),
-            "masked_sum": (off & self.mask).sum(),
+            "masked_sum": self._count(masked),
+            "clipped_sum": self._count(clipped),
             "ratio_sum": _only(self.mask, r).sum(),
             "log_ratio_square_sum": log_r.square().sum(),
             # k1 and k3 estimators of KL(mu||pi) on tokens sampled from mu (Schulman, 2020).
@@ -371,23 +379,21 @@ class _Tokens:
             "kl_k3_sum": _only(self.mask, r - 1 - log_r).sum(),
             "log_ratios": log_r[self.mask],
         }
-        if dropped is not None:
-            stats["dropped_sum"] = (dropped & self.mask).sum()
         return LossOutput(loss, stats)
 
 
 def _clipped(
     ratio: Tensor, advantage: Tensor, eps_low: float, eps_high: float, dual_c: float | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the clipped objective per token and where it has no gradient."""
+    """Return the clipped objective per token and where it is flat (no gradient)."""
     plain = ratio * advantage
     objective = torch.minimum(plain, ratio.clamp(1 - eps_low, 1 + eps_high) * advantage)
-    off = ((advantage > 0) & (ratio > 1 + eps_high)) | ((advantage < 0) & (ratio < 1 - eps_low))
+    flat = ((advantage > 0) & (ratio > 1 + eps_high)) | ((advantage < 0) & (ratio < 1 - eps_low))
     if dual_c is not None:
         floor = torch.where(advantage < 0, dual_c * advantage, -torch.inf)
-        off = off | (objective < floor)
+        flat = flat | (objective < floor)
         objective = torch.maximum(objective, floor)
-    return objective, off
+    return objective, flat
 
 
 def _exp(x: Tensor) -> Tensor:
