@@ -19,6 +19,7 @@ from sao_bench.errors import UserError, unknown
 if TYPE_CHECKING:
     from sao_bench.algorithm import Algorithm
     from sao_bench.environment import TextEnv
+    from sao_bench.executors import Executor
 
 
 @cache
@@ -39,6 +40,14 @@ def algorithms() -> dict[str, type[Algorithm]]:
         *_in_module(importlib.import_module("sao_bench.sao"), Algorithm),
     ]
     return {cls.name: cls for cls in found if cls.name}
+
+
+@cache
+def executors() -> dict[str, type[Executor]]:
+    """Return every executor of `sao_bench/executors/` by name."""
+    from sao_bench.executors import Executor
+
+    return {cls.name: cls for cls in _classes("executors", Executor) if cls.name}
 
 
 @cache
@@ -71,7 +80,18 @@ def algorithm(name: str) -> type[Algorithm]:
     return _find("algorithm", name, Algorithm, algorithms)
 
 
-def _find(what: str, name: str, base: type, known: Any) -> Any:
+def executor(name: str) -> type[Executor]:
+    """Return the executor class of a name or of `package.module:Class`.
+
+    Raises:
+        UserError: the name is unknown; the message lists the known ones.
+    """
+    from sao_bench.executors import Executor
+
+    return _find("executor", name, Executor, executors)
+
+
+def _find(what: str, name: str, base: Any, known: Any) -> Any:
     if ":" in name:
         return _import_class(what, name, base)
     if name not in known():
@@ -79,7 +99,7 @@ def _find(what: str, name: str, base: type, known: Any) -> Any:
     return known()[name]
 
 
-def _import_class(what: str, path: str, base: type) -> Any:
+def _import_class(what: str, path: str, base: Any) -> Any:
     module, _, attribute = path.partition(":")
     try:
         found = getattr(importlib.import_module(module), attribute)
@@ -90,7 +110,7 @@ def _import_class(what: str, path: str, base: type) -> Any:
     return found
 
 
-def _classes(folder: str, base: type) -> list[Any]:
+def _classes(folder: str, base: Any) -> list[Any]:
     package = importlib.import_module(f"sao_bench.{folder}")
     names = [m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_")]
     return [
@@ -100,7 +120,7 @@ def _classes(folder: str, base: type) -> list[Any]:
     ]
 
 
-def _in_module(module: ModuleType, base: type) -> list[Any]:
+def _in_module(module: ModuleType, base: Any) -> list[Any]:
     def own(item: Any) -> bool:
         inside = getattr(item, "__module__", "")
         return (

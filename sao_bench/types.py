@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 Value: TypeAlias = float | int | bool | str | Mapping[str, float]
@@ -163,3 +163,27 @@ class Trajectory:
     def action_tokens(self) -> int:
         """Number of sampled tokens."""
         return sum(len(turn.action_ids) for turn in self.turns)
+
+
+def concept_state(concept: Concept) -> dict[str, Any]:
+    """Return a concept as plain data."""
+    return {"phase": concept.phase, "values": dict(concept.values), "hash": concept.hash}
+
+
+def restore_concept(state: dict[str, Any]) -> Concept:
+    """Rebuild a concept."""
+    return Concept(**state)
+
+
+def trajectory_state(trajectory: Trajectory) -> dict[str, Any]:
+    """Return a trajectory as plain data."""
+    state = {name: getattr(trajectory, name) for name in Trajectory.__dataclass_fields__}
+    state["concept"] = concept_state(trajectory.concept)
+    state["turns"] = [asdict(turn) for turn in trajectory.turns]
+    return state
+
+
+def restore_trajectory(state: dict[str, Any]) -> Trajectory:
+    """Rebuild a trajectory."""
+    turns = [Turn(**turn) for turn in state["turns"]]
+    return Trajectory(**{**state, "concept": restore_concept(state["concept"]), "turns": turns})

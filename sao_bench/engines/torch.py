@@ -1,0 +1,290 @@
+"""The `torch` engine: continuous batching over a key-value cache, for any Hugging Face causal LM.
+
+Live requests occupy the first `len(live)` rows of the cache, without holes: when one finishes, the last
+row moves into its place, so every forward pass works on a slice. One `step` is one decode round: new
+requests are prefilled and give their first token, all others give their next token. A sampled token's
+log-probability is exact for the distribution it was drawn from, and carries the version of the weights.
+
+Draws do not depend on which requests share a batch: each request brings its own uniforms, one per token,
+inverted through the cumulative distribution.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+from sao_bench.models import cache_argument
+
+StopReason = Literal["stop", "length"]
+
+
+@dataclass(slots=True)
+class Request:
+    """One action to sample.
+
+    `prompt_ids` is the whole token history; `uniforms` has one number in [0, 1) per token that may be sampled,
+    so its length is the budget of new tokens.
+    """
+
+    key: int
+    prompt_ids: Sequence[int]
+    uniforms: Sequence[float]
+
+
+@dataclass(slots=True)
+class Completion:
+    """A finished action: tokens, their log-probabilities and weight versions, and why it ended."""
+
+    key: int
+    action_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    versions: list[int] = field(default_factory=list)
+    stop_reason: StopReason = "length"
+
+
+@dataclass(slots=True)
+class _Slot:
+    request: Request
+    done: Completion
+    length: int
+    """Tokens whose keys and values are in the cache."""
+
+    def tokens(self) -> list[int]:
+        return [*self.request.prompt_ids, *self.done.action_ids]
+
+
+class TorchEngine:
+    """Samples with one copy of the weights.
+
+    Args:
+        model: the engine's own copy; `load_weights` replaces its weights.
+        stop_ids: a sampled stop token ends the action and is part of it.
+        slots: requests that decode together; the rest queue.
+        temperature: logits are divided by it; log-probabilities are those of the divided distribution.
+        on_swap: `recompute` the cache of live requests under new weights (then every log-probability equals the
+            learner's at the version it names), or `keep` the old keys and values (cheaper, and approximate).
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        stop_ids: Collection[int],
+        *,
+        slots: int = 128,
+        temperature: float = 1.0,
+        on_swap: Literal["recompute", "keep"] = "recompute",
+    ):
+        self.model = model.eval()
+        self.stop_ids = frozenset(stop_ids)
+        self.slots = slots
+        self.temperature = temperature
+        self.on_swap = on_swap
+        self.version = 0
+        self.queue: deque[Request] = deque()
+        self.live: list[_Slot] = []
+        self._layers = [_SlotLayer(slots) for _ in range(model.config.num_hidden_layers)]
+        self._cache_argument = cache_argument(model)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a `step` would do anything."""
+        return bool(self.live or self.queue)
+
+    def submit(self, request: Request) -> None:
+        """Queue one request; it enters a slot at the next `step` that has one free."""
+        self.queue.append(request)
+
+    def load_weights(self, version: int, state: Mapping[str, Tensor]) -> None:
+        """Swap in new weights; takes effect at the next `step`, also for requests in mid-action."""
+        with torch.no_grad():
+            for name, target in self.model.state_dict().items():
+                target.copy_(state[name])
+        self.version = version
+        if self.on_swap == "recompute" and self.live:
+            self._forward([slot.tokens()[: slot.length] for slot in self.live], 0, [0] * len(self.live))
+
+    def abort(self, keys: Collection[int]) -> None:
+        """Forget requests, live or queued; their slots are free at once."""
+        self.queue = deque(request for request in self.queue if request.key not in keys)
+        self._release([row for row, slot in enumerate(self.live) if slot.request.key in keys])
+
+    def step(self) -> tuple[list[Completion], int]:
+        """Run one decode round over all live slots.
+
+        Returns:
+            the actions that ended in this round, and the number of prompt tokens that were prefilled.
+        """
+        old = len(self.live)
+        admitted = [self.queue.popleft() for _ in range(min(self.slots - old, len(self.queue)))]
+        if not old and not admitted:
+            return [], 0
+        if old:
+            inputs = [slot.done.action_ids[-1:] for slot in self.live]
+            logits = self._forward(inputs, 0, [slot.length for slot in self.live])
+            for slot in self.live:
+                slot.length += 1
+            self._sample(logits, self.live)
+        if admitted:
+            new = [_Slot(request, Completion(request.key), len(request.prompt_ids)) for request in admitted]
+            logits = self._forward([list(slot.request.prompt_ids) for slot in new], old, [0] * len(new))
+            self.live += new
+            self._sample(logits, new)
+        ended = [row for row, slot in enumerate(self.live) if self._ended(slot)]
+        completions = [self.live[row].done for row in ended]
+        self._release(ended)
+        return completions, sum(len(request.prompt_ids) for request in admitted)
+
+    def just_started(self, completions: Sequence[Completion]) -> list[int]:
+        """Return the keys of requests that got their first token in the last `step`, given what it completed."""
+        actions = [*(slot.done for slot in self.live), *completions]
+        return [action.key for action in actions if len(action.action_ids) == 1]
+
+    def _ended(self, slot: _Slot) -> bool:
+        if slot.done.action_ids[-1] in self.stop_ids:
+            slot.done.stop_reason = "stop"
+            return True
+        return len(slot.done.action_ids) >= len(slot.request.uniforms)
+
+    def _sample(self, logits: Tensor, slots: list[_Slot]) -> None:
+        logprobs = torch.log_softmax(logits.float() / self.temperature, dim=-1).numpy()
+        cumulative = np.cumsum(np.exp(logprobs, dtype=np.float64), axis=1)
+        draws = np.array([slot.request.uniforms[len(slot.done.action_ids)] for slot in slots])
+        targets = draws * cumulative[:, -1]
+        tokens = np.minimum((cumulative <= targets[:, None]).sum(1), cumulative.shape[1] - 1)
+        taken = logprobs[np.arange(len(slots)), tokens]
+        for slot, token, logprob in zip(slots, tokens.tolist(), taken.tolist(), strict=True):
+            slot.done.action_ids.append(token)
+            slot.done.logprobs.append(logprob)
+            slot.done.versions.append(self.version)
+
+    @torch.no_grad()
+    def _forward(self, inputs: list[list[int]], row: int, starts: list[int]) -> Tensor:
+        """Run tokens through rows `row`.. of the cache from positions `starts`; logits (rows, V) of each last one."""
+        rows, width = len(inputs), max(map(len, inputs))
+        lengths = torch.tensor([len(tokens) for tokens in inputs])
+        ids = torch.tensor([tokens + [0] * (width - len(tokens)) for tokens in inputs])
+        positions = torch.tensor(starts)[:, None] + torch.arange(width)
+        reach = max(start + len(tokens) for start, tokens in zip(starts, inputs, strict=True))
+        view = _View(slice(row, row + rows), positions, reach)
+        for layer in self._layers:
+            layer.view = view
+        visible = torch.arange(reach) <= positions[..., None]
+        mask = torch.zeros(visible.shape).masked_fill(~visible, torch.finfo(torch.float32).min)
+        output = self.model(
+            input_ids=ids,
+            position_ids=positions,
+            attention_mask=mask[:, None].to(self.model.dtype),
+            use_cache=True,
+            logits_to_keep=1 if width == 1 else 0,
+            **{self._cache_argument: Cache(layers=self._layers)},
+        )
+        return output.logits[torch.arange(rows), (lengths - 1) if width > 1 else 0]
+
+    def _release(self, rows: list[int]) -> None:
+        for row in sorted(rows, reverse=True):
+            last = self.live.pop()
+            if row < len(self.live):
+                self.live[row] = last
+                for layer in self._layers:
+                    layer.move(len(self.live), row)
+
+    # -- checkpoint -------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that the next rounds depend on, the weights included, as plain data and tensors."""
+        return {
+            "version": self.version,
+            "weights": {name: value.clone() for name, value in self.model.state_dict().items()},
+            "queue": [_plain(request) for request in self.queue],
+            "live": [(_plain(slot.request), asdict(slot.done), slot.length) for slot in self.live],
+            "cache": [layer.state_dict() for layer in self._layers],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore `state_dict`; the rounds that follow are bit-identical to those of the original."""
+        self.model.load_state_dict(state["weights"])
+        self.version = state["version"]
+        self.queue = deque(Request(**request) for request in state["queue"])
+        self.live = [
+            _Slot(Request(**request), Completion(**done), length) for request, done, length in state["live"]
+        ]
+        for layer, saved in zip(self._layers, state["cache"], strict=True):
+            layer.load_state_dict(saved)
+
+
+def _plain(request: Request) -> dict[str, Any]:
+    return {"key": request.key, "prompt_ids": list(request.prompt_ids), "uniforms": list(request.uniforms)}
+
+
+@dataclass(slots=True)
+class _View:
+    rows: slice
+    positions: Tensor
+    reach: int
+
+
+class _SlotLayer(CacheLayerMixin):
+    """One layer's keys and values, (slots, heads, length, width); grows in length as needed."""
+
+    is_sliding = False
+
+    def __init__(self, slots: int) -> None:
+        super().__init__()
+        self.slots = slots
+        self.view = _View(slice(0, 0), torch.empty(0), 0)
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        self.keys = key_states.new_zeros(self.slots, key_states.shape[1], 0, key_states.shape[3])
+        self.values = value_states.new_zeros(self.slots, value_states.shape[1], 0, value_states.shape[3])
+        self.is_initialized = True
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        view = self.view
+        self._grow(int(view.positions.max()) + 1)
+        index = (torch.arange(view.rows.start, view.rows.stop)[:, None], slice(None), view.positions)
+        self.keys[index] = key_states.transpose(1, 2)
+        self.values[index] = value_states.transpose(1, 2)
+        return self.keys[view.rows, :, : view.reach], self.values[view.rows, :, : view.reach]
+
+    def _grow(self, length: int) -> None:
+        have = self.keys.shape[2]
+        if length > have:
+            # In steps of 64, so that growth is rare; positions past a row's length are masked.
+            extra = -(-length // 64) * 64 - have
+            self.keys = torch.nn.functional.pad(self.keys, (0, 0, 0, extra))
+            self.values = torch.nn.functional.pad(self.values, (0, 0, 0, extra))
+
+    def move(self, source: int, target: int) -> None:
+        """Copy one row over another."""
+        if self.is_initialized:
+            self.keys[target] = self.keys[source]
+            self.values[target] = self.values[source]
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.view.reach, 0
+
+    def get_seq_length(self) -> int:
+        return 0
+
+    def get_max_length(self) -> int:
+        return -1
+
+    def state_dict(self) -> dict[str, Tensor] | None:
+        return {"keys": self.keys.clone(), "values": self.values.clone()} if self.is_initialized else None
+
+    def load_state_dict(self, state: Mapping[str, Tensor] | None) -> None:
+        if state is not None:
+            self.keys, self.values = state["keys"].clone(), state["values"].clone()
+            self.is_initialized = True

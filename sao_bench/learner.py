@@ -1,0 +1,288 @@
+"""The learner: one batch in, new weights out. Knows no algorithm by name.
+
+One policy batch: read V -> advantages -> policy step -> K critic fits; with `values_read: after` the fits come
+before V is read. Every loss is a sum over micro-batches with one global denominator, so the micro-batch size
+changes memory and not the result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sao_bench.algorithm import Algorithm
+from sao_bench.batch import Batch
+from sao_bench.losses import Denominator, merge_stats, summarise, value_loss
+from sao_bench.metrics import explained_variance
+from sao_bench.models import Critic, freeze_critic, token_logprobs
+from sao_bench.records import finite
+from sao_bench.types import Trajectory
+
+COSINE_LIMIT = 20_000_000
+"""Above this many parameters the cosine of consecutive gradients is not kept (it costs a copy of them)."""
+
+
+class Learner:
+    """Policy, critic and their optimizers.
+
+    Args:
+        policy: trained in place.
+        algorithm: supplies advantages and losses.
+        temperature: of the distribution that actions are sampled from.
+        micro_batch: trajectories per forward and backward pass.
+    """
+
+    def __init__(
+        self, policy: nn.Module, algorithm: Algorithm, *, temperature: float = 1.0, micro_batch: int = 64
+    ):
+        self.policy = policy
+        self.algorithm = algorithm
+        self.temperature = temperature
+        self.micro_batch = micro_batch
+        self.optimizer_steps = 0
+        self.critic: Critic | None = None
+        self.critic_parameters: dict[str, int] = {}
+        config = algorithm.config
+        self._policy_optimizer = _adamw(policy, config.policy_lr, config)
+        if algorithm.needs_critic:
+            self.critic = Critic(policy)
+            self.critic_parameters = freeze_critic(self.critic, config.critic_freeze)
+            self._critic_optimizer = _adamw(self.critic, config.critic_lr, config)
+        self._previous_gradient: Tensor | None = None
+
+    def update(self, trajectories: Sequence[Trajectory], train_policy: bool = True) -> dict[str, Any]:
+        """Learn from one batch.
+
+        Args:
+            trajectories: in order of arrival.
+            train_policy: False for critic-only warm-up.
+
+        Returns:
+            the metrics of this update (docs/GLOSSARY.md); an undefined one is None.
+        """
+        batch = Batch.of(trajectories)
+        metrics: dict[str, Any] = {}
+        if self.critic is None:
+            metrics |= self._train_policy(batch)
+        else:
+            self._read_values(batch)
+            metrics |= self._value_metrics(batch)
+            targets = self.algorithm.value_targets(batch)
+            fit_first = self.algorithm.config.values_read == "after"
+            if fit_first:
+                metrics |= self._fit_critic(batch, targets)
+                self._read_values(batch)
+            if train_policy:
+                metrics |= self._train_policy(batch)
+            if not fit_first:
+                metrics |= self._fit_critic(batch, targets)
+        return {name: finite(value) for name, value in metrics.items()}
+
+    def pretrain_critic(self, trajectories: Sequence[Trajectory], batch_size: int) -> dict[str, Any]:
+        """Fit the critic to rollouts of the starting policy; returns the metrics of the last batch."""
+        metrics: dict[str, Any] = {}
+        for _ in range(self.algorithm.config.value_pretrain_epochs):
+            for start in range(0, len(trajectories), batch_size):
+                batch = Batch.of(trajectories[start : start + batch_size])
+                self._read_values(batch)
+                metrics = self._value_metrics(batch)
+                metrics["value_loss"], metrics["critic_grad_norm"] = self._critic_step(
+                    batch, self.algorithm.value_targets(batch)
+                )
+        return {name: finite(value) for name, value in metrics.items()}
+
+    # -- policy -----------------------------------------------------------------------------------
+
+    def _train_policy(self, batch: Batch) -> dict[str, Any]:
+        """Compute advantages, step the policy, and say what happened."""
+        config = self.algorithm.config
+        batch.advantages_BT = self.algorithm.advantages(batch)
+        if self.algorithm.needs_proximal:
+            batch.proximal_logp_BT = self._current_logp(batch)
+        norms: list[float] = []
+        stats: list[dict[str, Tensor]] = []
+        loss = 0.0
+        for _, minibatch in _split(batch, config.minibatches):
+            part_loss, norm = self._policy_gradient(minibatch, stats)
+            loss += part_loss / config.minibatches
+            norms.append(norm)
+            # A gradient of exactly zero (every token masked, or no advantage) must change nothing, and Adam's
+            # momentum would. A non-finite one is recorded, as None, and not applied.
+            if norm > 0 and math.isfinite(norm):
+                self._policy_optimizer.step()
+                self.optimizer_steps += 1
+        return {
+            **_policy_metrics(summarise(merge_stats(stats))),
+            **_advantage_metrics(batch),
+            "policy_loss": loss,
+            "policy_grad_norm": sum(norms) / len(norms),
+            "gradient_cosine": self._gradient_cosine(),
+        }
+
+    def _policy_gradient(self, batch: Batch, stats: list[dict[str, Tensor]]) -> tuple[float, float]:
+        """Accumulate the gradient of one minibatch and clip it; returns the loss and the norm before clipping."""
+        config = self.algorithm.config
+        self._policy_optimizer.zero_grad()
+        denominator = Denominator.of(batch.action_mask_BT, config.aggregate, config.aggregate_constant)
+        if self.algorithm.needs_current_logp:
+            self.algorithm.prepare(self._current_logp(batch), batch)
+        total = 0.0
+        for _, part in batch.parts(self.micro_batch):
+            logp_BT, entropy_BT = self._logprobs(part)
+            output = self.algorithm.loss(logp_BT, part, denominator)
+            output.loss.backward()
+            total += float(output.loss.detach())
+            stats.append({**output.stats, "entropy_sum": entropy_BT.sum()})
+        return total, float(nn.utils.clip_grad_norm_(self.policy.parameters(), config.max_grad_norm))
+
+    def _gradient_cosine(self) -> float | None:
+        """Return the cosine between this update's and the last update's gradient (of the last minibatch)."""
+        gradients = [p.grad.flatten() for p in self.policy.parameters() if p.grad is not None]
+        if not gradients or sum(g.numel() for g in gradients) > COSINE_LIMIT:
+            return None
+        now, before = torch.cat(gradients), self._previous_gradient
+        self._previous_gradient = now
+        if before is None or not now.any() or not before.any():
+            return None
+        return float(torch.nn.functional.cosine_similarity(now, before, dim=0))
+
+    def _logprobs(self, part: Batch) -> tuple[Tensor, Tensor]:
+        return token_logprobs(self.policy, part.token_ids_BT, part.action_mask_BT, self.temperature)
+
+    @torch.no_grad()
+    def _current_logp(self, batch: Batch) -> Tensor:
+        logp_BT = torch.zeros_like(batch.behavior_logp_BT)
+        for index, part in batch.parts(self.micro_batch):
+            batch.put(logp_BT, index, self._logprobs(part)[0])
+        return logp_BT
+
+    # -- critic -----------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def _read_values(self, batch: Batch) -> None:
+        assert self.critic is not None
+        batch.values_BT = torch.zeros_like(batch.behavior_logp_BT)
+        batch.final_values_B = torch.zeros(len(batch.trajectories))
+        for index, part in batch.parts(self.micro_batch):
+            values = self.critic(part.token_ids_BT)
+            batch.put(batch.values_BT, index, torch.where(part.action_mask_BT, values[:, :-1], 0.0))
+            batch.final_values_B[index] = values.gather(1, part.lengths_B[:, None])[:, 0]
+
+    def _fit_critic(self, batch: Batch, targets_BT: Tensor) -> dict[str, Any]:
+        """Run the K critic updates."""
+        config = self.algorithm.config
+        if not config.critic_updates:
+            return {}
+        if config.critic_fits == "minibatches":
+            count = config.critic_updates
+            steps = [
+                (part, targets_BT[index, : part.token_ids_BT.shape[1]])
+                for index, part in _split(batch, count)
+            ]
+        else:
+            steps = [(batch, targets_BT)] * config.critic_updates
+        losses, norms = zip(*(self._critic_step(part, targets) for part, targets in steps), strict=True)
+        return {"value_loss": losses[0], "critic_grad_norm": sum(norms) / len(norms)}
+
+    def _critic_step(self, batch: Batch, targets_BT: Tensor) -> tuple[float, float]:
+        """Take one optimizer step on the critic; returns the loss before it and the gradient's norm."""
+        assert self.critic is not None
+        config = self.algorithm.config
+        self._critic_optimizer.zero_grad()
+        denominator = Denominator.of(batch.action_mask_BT, "token_mean")
+        total = 0.0
+        for index, part in batch.parts(self.micro_batch):
+            values = self.critic(part.token_ids_BT)[:, :-1]
+            output = value_loss(
+                values,
+                targets_BT[index, : values.shape[1]],
+                part.action_mask_BT,
+                old_values_BT=part.values_BT,
+                clip=config.value_clip,
+                half=config.value_half,
+                denominator=denominator,
+            )
+            output.loss.backward()
+            total += float(output.loss.detach())
+        trained = [p for p in self.critic.parameters() if p.requires_grad]
+        norm = float(nn.utils.clip_grad_norm_(trained, config.critic_max_grad_norm))
+        if norm > 0 and math.isfinite(norm):
+            self._critic_optimizer.step()
+        return total, norm
+
+    def _value_metrics(self, batch: Batch) -> dict[str, Any]:
+        """Return how well V, as read, predicts the returns of this batch."""
+        assert batch.values_BT is not None
+        mask = batch.action_mask_BT
+        values = batch.values_BT[mask]
+        returns = self.algorithm.value_targets(batch)[mask]
+        return {
+            "explained_variance": explained_variance(values.double().numpy(), returns.double().numpy()),
+            "value_mean": float(values.mean()) if len(values) else None,
+        }
+
+    # -- checkpoints --------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return weights, optimizers and counters, critic included."""
+        state = {
+            "policy": self.policy.state_dict(),
+            "policy_optimizer": self._policy_optimizer.state_dict(),
+            "optimizer_steps": self.optimizer_steps,
+            "previous_gradient": self._previous_gradient,
+            "algorithm": self.algorithm.state_dict(),
+        }
+        if self.critic is not None:
+            state |= {
+                "critic": self.critic.state_dict(),
+                "critic_optimizer": self._critic_optimizer.state_dict(),
+            }
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore `state_dict`."""
+        self.policy.load_state_dict(state["policy"])
+        self._policy_optimizer.load_state_dict(state["policy_optimizer"])
+        self.optimizer_steps = state["optimizer_steps"]
+        self._previous_gradient = state["previous_gradient"]
+        self.algorithm.load_state_dict(state["algorithm"])
+        if self.critic is not None:
+            self.critic.load_state_dict(state["critic"])
+            self._critic_optimizer.load_state_dict(state["critic_optimizer"])
+
+
+def _adamw(module: nn.Module, lr: float, config: Any) -> torch.optim.Optimizer:
+    trained = [p for p in module.parameters() if p.requires_grad]
+    return torch.optim.AdamW(
+        trained, lr=lr, betas=config.betas, weight_decay=config.weight_decay, foreach=True
+    )
+
+
+def _split(batch: Batch, count: int) -> list[tuple[Tensor, Batch]]:
+    """Cut a batch into `count` minibatches in order of arrival."""
+    indices = torch.arange(len(batch.trajectories)).tensor_split(count)
+    return [(index, batch.rows(index)) for index in indices if len(index)]
+
+
+def _policy_metrics(rates: Mapping[str, float]) -> dict[str, Any]:
+    """Name the rates per action token as the glossary does."""
+    names = {"masked": "mask_ratio", "kl_k3": "kl_behavior", "ratio": "ratio_mean"}
+    return {names.get(name, name): value for name, value in rates.items() if name != "kl_k1"}
+
+
+def _advantage_metrics(batch: Batch) -> dict[str, Any]:
+    """Return mean, spread and the share of trajectories without any advantage."""
+    advantages, mask = batch.advantages_BT, batch.action_mask_BT
+    assert advantages is not None
+    taken = advantages[mask]
+    return {
+        "advantage_mean": float(taken.mean()) if len(taken) else None,
+        "advantage_std": float(taken.std(correction=0)) if len(taken) else None,
+        "zero_advantage_share": float(
+            (torch.where(mask, advantages, 0.0).abs().amax(1) <= 1e-9).float().mean()
+        ),
+    }
