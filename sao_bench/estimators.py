@@ -213,7 +213,7 @@ def group_relative(
     square_B = _group_sum(centred_B.square(), group_B)
     std_B = (square_B / (count_B - ddof).clamp(min=1)).sqrt()
     scaled_B = centred_B / (std_B + eps) if scale == "std" else centred_B
-    return _only(std_B > ZERO_STD, scaled_B).to(rewards_B.dtype)
+    return torch.where(std_B <= ZERO_STD, 0.0, scaled_B).to(rewards_B.dtype)
 
 
 @torch.no_grad()
