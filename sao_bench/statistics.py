@@ -130,7 +130,7 @@ def bootstrap(
     """
     rows_of = _statistic(statistic)
     x = _scores(scores)
-    x = x.reshape(len(x), -1)
+    x = x[:, None] if x.ndim == 1 else x
     if reason := _undefined(x):
         return Interval(None, None, None, len(x), reason)
     strata = np.arange(x.shape[1])
