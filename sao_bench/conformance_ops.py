@@ -169,11 +169,16 @@ def _policy_loss(function: Callable[..., losses.LossOutput], **defaults: Any) ->
     """Wrap a loss: gradient with respect to `logp`; an advantage per trajectory is spread over its tokens."""
 
     def run(
-        logp: Any, behavior_logp: Any, advantages: Any, action_mask: Any, proximal_logp: Any = None, **params: Any
-    ) -> dict[str, Any]:  # fmt: skip
+        logp: Any,
+        behavior_logp: Any,
+        advantages: Any,
+        action_mask: Any,
+        proximal_logp: Any = None,
+        **params: Any,
+    ) -> dict[str, Any]:
         undo, (log_pi, log_mu, mask) = _batch(logp, behavior_logp, action_mask)
-        given = _tensor(advantages)
-        A = given[:, None] if given.ndim < 2 and len(given) == len(log_pi) != log_pi.shape[1] else given
+        A = _tensor(advantages)
+        A = A[:, None] if np.ndim(logp) == 2 and A.ndim == 1 else A
         if proximal_logp is not None:
             params["proximal_logp_BT"] = _tensor(proximal_logp).reshape(log_pi.shape)
         leaf = log_pi.requires_grad_()
