@@ -360,22 +360,17 @@ def _valid_task(task: Any) -> dict[str, Any]:
     form = '{"user": solo or a user, "topic": a topic, "offers": [2 to 4 different styles]}'
     if not isinstance(task, Mapping) or set(task) != {"user", "topic", "offers"}:
         raise UserError(f"{StyleWriting.id}: task {task!r} is not of the form {form}")
-    offers = list(task["offers"]) if isinstance(task["offers"], list | tuple) else []
+    offers = task["offers"]
     for what, value, known in (
         ("user", task["user"], ("solo", *USERS)),
         ("topic", task["topic"], tuple(TOPICS)),
     ):
         if value not in known:
             raise UserError(f"{StyleWriting.id}: task {what} {value!r} is not one of: {', '.join(known)}")
-    if (
-        not 2 <= len(offers) <= 4
-        or len(set(map(str, offers))) < len(offers)
-        or not set(offers) <= set(STYLES)
-    ):
-        raise UserError(
-            f"{StyleWriting.id}: task offers {task['offers']!r} are not 2 to 4 of: {', '.join(STYLES)}"
-        )
-    return {"user": task["user"], "topic": task["topic"], "offers": offers}
+    chosen = [style for style in STYLES if isinstance(offers, list | tuple) and style in offers]
+    if not 2 <= len(chosen) == len(offers):
+        raise UserError(f"{StyleWriting.id}: task offers {offers!r} are not 2 to 4 of: {', '.join(STYLES)}")
+    return {"user": task["user"], "topic": task["topic"], "offers": list(offers)}
 
 
 def _value(values: Mapping[str, Value], name: str) -> Value:

@@ -66,6 +66,8 @@ class ChatFormat:
         Raises:
             UserError: there is no tokenizer in the folder.
         """
+        if not Path(folder).is_dir():
+            raise UserError(f"no tokenizer in {folder}: no such folder")
         try:
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         except (OSError, ValueError) as error:
