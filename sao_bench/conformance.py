@@ -41,7 +41,7 @@ def load(path: Path) -> list[dict[str, Any]]:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not JSON: {error}") from error
     schema = document.get("schema") if isinstance(document, dict) else None
     if schema != SCHEMA:

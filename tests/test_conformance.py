@@ -152,6 +152,7 @@ class TestCommand:
         ("text", "words"),
         [
             ("{", "is not JSON"),
+            ("[" * 100_000, "is not JSON"),
             ("[]", "schema is None, expected 'sao-bench-conformance/1'"),
             ('{"schema": "sao-bench-conformance/2", "cases": []}', "schema is 'sao-bench-conformance/2'"),
             ('{"schema": "sao-bench-conformance/1"}', "'cases' is not a list"),

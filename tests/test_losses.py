@@ -185,11 +185,13 @@ class TestValueLoss:
         assert L.value_loss(leaf, self.returns, self.mask, half=False).loss.item() == 2.5
 
     def test_clip_takes_the_larger_error(self):
-        # 1 is held at .5: error (.5 - 2)^2 = 2.25 > 1, flat; 2 has not moved: error 1.
-        leaf, old = f64([[1.0, 2.0]]).requires_grad_(), f64([[0.0, 2.0]])
-        out = L.value_loss(leaf, f64([[2.0, 1.0]]), torch.ones(1, 2), old_values_BT=old, clip=0.5, half=False)
+        # 1 is held at .5: error (.5 - 2)^2 = 2.25 > 1, flat; 2 has not moved: error 1; 3 is held at .5, but its
+        # own error is the larger: 9.
+        leaf, old = f64([[1.0, 2.0, 3.0]]).requires_grad_(), f64([[0.0, 2.0, 0.0]])
+        returns, mask = f64([[2.0, 1.0, 0.0]]), torch.ones(1, 3)
+        out = L.value_loss(leaf, returns, mask, old_values_BT=old, clip=0.5, half=False)
         (gradient,) = torch.autograd.grad(out.loss, leaf)
-        assert (out.loss.item(), gradient.tolist()) == (1.625, [[0.0, 1.0]])
+        assert (out.loss.item(), gradient.tolist()) == (12.25 / 3, [[0.0, approx(2 / 3), 2.0]])
         assert out.stats["value_clipped_sum"] == 1
 
     def test_clip_needs_the_old_values(self):

@@ -185,8 +185,8 @@ class TestForgetting:
         assert M.forward_transfer_auc([0.5, 1.0], [1.0, 1.0]) is None
 
     def test_stability_gap_by_hand(self):
-        # Phase ends at probes 1, 3, 5. Concept 0 since: .6 .2 .7 .8 -> .2; concept 1 since: .4 .9 -> .4.
-        probes = [[0.1, 0, 0], [0.9, 0, 0], [0.6, 0.5, 0], [0.2, 0.8, 0], [0.7, 0.4, 0.5], [0.8, 0.9, 0.6]]
+        # Phase ends at probes 1, 3, 5, excluded. Concept 0 since: .6 .2 .7 .8 -> .2; concept 1 since: .4 .9 -> .4.
+        probes = [[0.1, 0, 0], [0.15, 0, 0], [0.6, 0.5, 0], [0.2, 0.8, 0], [0.7, 0.4, 0.5], [0.8, 0.9, 0.6]]
         found = M.stability_gap(probes, [1, 3, 5])
         assert found == {"min_acc": approx(0.3), "wc_acc": approx(0.6 / 3 + 0.3 * 2 / 3)}
         assert M.stability_gap(probes, [5]) == {"min_acc": None, "wc_acc": None}
