@@ -133,7 +133,7 @@ def _sequence(node: Node, plan: Plan, scope: Scope) -> int:
     t = 0
     for segment in items(node, "sequence"):
         for key in ("at", "duration"):
-            if key in segment.keys and key not in scope.channels:
+            if key in segment.keys:
                 raise segment.keys[key].error(
                     f"`at` and duration mixed: a segment is placed by its `for`; remove `{key}`"
                 )
@@ -282,8 +282,7 @@ def variants(root: Node) -> list[tuple[str, Node]]:
     sweep = root.value["sweep"]
     if not isinstance(sweep.value, dict) or not sweep.value:
         raise sweep.error(f"`sweep`: found {sweep.found()}; allowed: a mapping from paths to lists of values")
-    rest = {key: node for key, node in root.value.items() if key != "sweep"}
-    base = Node(rest, root.place, {key: root.keys[key] for key in rest})
+    base = without_sweep(root)
     axes = []
     for path, node in sweep.value.items():
         values = items(node, f"sweep.{path}")
@@ -297,6 +296,12 @@ def variants(root: Node) -> list[tuple[str, Node]]:
             variant = _with(variant, path, value, sweep.keys[path])
         found.append(("".join(_suffix(*choice) for choice in combination), variant))
     return found
+
+
+def without_sweep(root: Node) -> Node:
+    """Return the root of a file that does not have its `sweep`."""
+    rest = {key: node for key, node in root.value.items() if key != "sweep"}
+    return Node(rest, root.place, {key: root.keys[key] for key in rest})
 
 
 def _suffix(path: str, index: int, value: Node) -> str:

@@ -22,6 +22,7 @@ SIMPLEX_SCHEMA: dict[str, Any] = {
     "additionalProperties": {"type": "number", "minimum": 0, "maximum": 1},
 }
 VALUE_SCHEMA: dict[str, Any] = {"anyOf": [SCALAR_SCHEMA, SIMPLEX_SCHEMA]}
+VALUE_REF = "#/$defs/value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +97,14 @@ class Key:
             case "text":
                 return {"type": "string", "pattern": "\\S", "description": self.help}
             case "value":
-                return VALUE_SCHEMA | {"description": self.help}
+                return {"$ref": VALUE_REF, "description": self.help}
             case "values":
-                return {"type": "array", "minItems": 2, "items": VALUE_SCHEMA, "description": self.help}
+                return {
+                    "type": "array",
+                    "minItems": 2,
+                    "items": {"$ref": VALUE_REF},
+                    "description": self.help,
+                }
         found: dict[str, Any] = {"type": "number" if self.kind == "number" else "integer"}
         bounds = {"minimum": self.low, "maximum": self.high, "exclusiveMinimum": self.above}
         found |= {name: bound for name, bound in bounds.items() if bound is not None}

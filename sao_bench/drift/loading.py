@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sao_bench.drift.compose import Plan, Scope, expand, variants
+from sao_bench.drift.compose import Plan, Scope, expand, variants, without_sweep
 from sao_bench.drift.layers import LayerSpec, compile_layer
 from sao_bench.drift.reading import Header, Probe, read_header
 from sao_bench.drift.schedule import DriftSchedule
@@ -22,8 +22,8 @@ RECOVERY_BINS = 50
 EPISODES_PER_BIN = 128
 RECOVERY_WINDOW = RECOVERY_BINS * EPISODES_PER_BIN
 """Dispatched episodes that a phase must last for recovery in it to be measured."""
-MAX_STALENESS = 8
-"""Policy versions that a trajectory may lag behind, at the usual cap."""
+MAX_STALENESS = 4
+"""Policy versions that a trajectory may lag behind (the default cap of a run)."""
 EPISODES_PER_UPDATE = 128
 STALENESS_WINDOW = MAX_STALENESS * EPISODES_PER_UPDATE
 """Dispatched episodes in which a trajectory of the last phase may still arrive."""
@@ -57,12 +57,14 @@ def load_all(
     """Load every schedule of a file: one, or one per combination of its `sweep`.
 
     Raises:
-        UserError: as for `load`; two combinations have the same id.
+        UserError: as for `load`; two combinations have the same id. The file must be right without its
+            sweep, too.
     """
     text, root, path = _read(path_or_name)
-    found = [
-        _build(variant, path, text, suffix, time_scale, executor_clocks) for suffix, variant in variants(root)
-    ]
+    choices = variants(root)
+    if choices[0][0]:
+        _build(without_sweep(root), path, text, "", 1.0, None)
+    found = [_build(variant, path, text, suffix, time_scale, executor_clocks) for suffix, variant in choices]
     ids = [schedule.id for schedule in found]
     for name in ids:
         if ids.count(name) > 1:

@@ -128,10 +128,9 @@ def read_header(root: Node) -> Header:
 def _version(node: Node | None) -> str:
     if node is None:
         return ""
-    if isinstance(node.value, bool) or not isinstance(node.value, int | str) or node.value == "":
-        quotes = f"; write it in quotes: '{node.text}'" if node.text else ""
-        raise node.error(f"`version`: found {node.found()}; allowed: a whole number or text{quotes}")
-    return str(node.value)
+    if isinstance(node.value, bool) or not isinstance(node.value, int | float | str) or not node.text.strip():
+        raise node.error(f"`version`: found {node.found()}; allowed: a number or text")
+    return node.text
 
 
 def read_probe(node: Node) -> Probe:

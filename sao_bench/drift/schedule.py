@@ -92,6 +92,7 @@ class DriftSchedule:
         self._openings = self._real_openings()
         self._stretches: dict[int, _Stretch] = {}
         self._concepts: dict[Hashable, Concept] = {}
+        self._phases: tuple[Phase, ...] | None = None
 
     def _hash(self, content: Any) -> str:
         whole = {
@@ -202,6 +203,11 @@ class DriftSchedule:
         and a trace of numbers at their start, a cycle, a Markov or Poisson chain and a trace of choices at
         each realised switch. What a `set` overlay hides opens its phase when the overlay lets go of it.
         """
+        if self._phases is None:
+            self._phases = self._named_phases()
+        return self._phases
+
+    def _named_phases(self) -> tuple[Phase, ...]:
         labels: dict[int, list[tuple[str, str]]] = {}
         for track in self.tracks:
             if track.channel.kind == "real":

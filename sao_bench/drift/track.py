@@ -66,7 +66,9 @@ class Track:
     @property
     def moves(self) -> bool:
         """Whether any event writes the channel."""
-        return any(len(layer.pieces) > 1 or layer.pieces[0].end > 0 for layer in self.layers)
+        first = [layer.pieces[0] for layer in self.layers]
+        one = all(len(layer.pieces) == 1 for layer in self.layers)
+        return not one or any(not isinstance(piece, Constant) or piece.event for piece in first)
 
     def pieces(self, t: int) -> tuple[Piece, ...]:
         """Return the piece in force at t of every layer."""
