@@ -254,7 +254,7 @@ class Trainer:
         }
         self._dropped = []
         self.writer.append("updates", record)
-        self.progress({"consumed": self.consumed, "phase": self._phase, **record})
+        self.progress({**record, "consumed": self.consumed, "phase": self._phase})
 
     def publish(self, train_policy: bool) -> None:
         """Give the engine the new weights, if the policy was trained."""
