@@ -44,7 +44,7 @@ def skip_observation_gae(
     Both results are 0 off the action tokens. With lam 1 the returns are the discounted rewards to go, the
     critic's target in SAO; call it again with the policy's lambda for the advantages.
 
-    One doubling scan of log2(T) passes over (B, T) instead of a loop over T: about 10 times faster than
+    One doubling scan of log2(T) passes over (B, T) instead of a loop over T: 7 to 10 times faster than
     the loop at 128 x 1,024 on one CPU thread, and no division by powers of lambda that underflow.
     """
     mask_BT = action_mask_BT.bool()
@@ -129,10 +129,12 @@ def _gae_over_steps(
     """Compact tokens to steps on the left, scan over steps, and spread the result over `mask_BT`.
 
     `step_BT` numbers the step that each position belongs to (-1 before the first); the value of a step is
-    the mean over `read_BT`.
+    the mean over `read_BT`. In float64: rounding of single-precision sums would make equal returns differ,
+    and explained variance meaningless instead of undefined.
     """
     B = values_BT.shape[0]
-    values_BT = values_BT.to(torch.promote_types(values_BT.dtype, torch.float32))
+    dtype = torch.promote_types(values_BT.dtype, torch.float32)
+    values_BT = values_BT.double()
     width = max(int(step_BT.max()) + 1, 1) if step_BT.numel() else 1
     index_BT = step_BT.clamp(min=0)
 
@@ -148,8 +150,9 @@ def _gae_over_steps(
         next_BS = torch.where(last_BS, _column(bootstrap_B, value_BS), next_BS)
     delta_BS = _only(count_BS > 0, reward_BS + gamma * next_BS - value_BS)
     advantage_BS = _discounted_sum(delta_BS, gamma * _column(lam_B, value_BS))
-    spread_BT = [_only(mask_BT, x.gather(1, index_BT)) for x in (advantage_BS, advantage_BS + value_BS)]
-    return spread_BT[0], spread_BT[1]
+    results_BS = advantage_BS, advantage_BS + value_BS
+    advantages_BT, returns_BT = (_only(mask_BT, x_BS.gather(1, index_BT)).to(dtype) for x_BS in results_BS)
+    return advantages_BT, returns_BT
 
 
 def _discounted_sum(x_BS: Tensor, decay_B1: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from sao_bench import estimators as E
 from sao_bench.errors import UserError
+from sao_bench.metrics import explained_variance
 
 
 def f64(*rows):
@@ -119,13 +120,21 @@ class TestSkipObservationGae:
         assert not advantages.requires_grad and not returns.requires_grad
         same(values.detach(), self.values)
 
-    def test_half_precision_values_are_scanned_in_single(self):
+    def test_equal_returns_stay_equal_in_single_precision(self):
+        values = torch.randn(8, 300, generator=torch.Generator().manual_seed(0))
+        rewards = torch.zeros(8, 300)
+        rewards[:, -1] = 0.7
+        _, returns = E.skip_observation_gae(values, rewards, torch.ones(8, 300))
+        assert returns.dtype == torch.float32 and returns.unique().tolist() == [torch.tensor(0.7).item()]
+        assert explained_variance(values.numpy(), returns.numpy()) is None
+
+    def test_half_precision_values_give_single_precision(self):
         advantages, _ = E.skip_observation_gae(self.values.bfloat16(), self.rewards, self.mask, 0.5, 0.5)
         assert advantages.dtype == torch.float32
         same(advantages, [[0, 1.0625, 0, 1.75, 0]])
 
     def test_faster_than_a_loop_over_tokens(self):
-        """About 10 times on one CPU thread; the bound leaves room for a busy machine."""
+        """7 to 10 times on one CPU thread; the bound leaves room for a busy machine."""
         B, T = 128, 1024
         g = torch.Generator().manual_seed(0)
         values, mask = torch.randn(B, T, generator=g), torch.rand(B, T, generator=g) < 0.7
