@@ -1,0 +1,61 @@
+"""What of the host a sandboxed program sees: system libraries, this Python, a bare environment."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from sao_bench.sandbox.limits import Limits
+
+WORKDIR = "/box"
+"""Working directory, home and temporary directory inside, and the only place that can be written."""
+
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/alternatives")
+HEADROOM_MB = 256
+"""Address space of a process beyond the memory limit: code, libraries and thread stacks."""
+
+
+def _readable() -> tuple[Path, ...]:
+    paths = [Path(path) for path in SYSTEM]
+    paths += [
+        prefix
+        for prefix in dict.fromkeys(map(Path, (sys.base_prefix, sys.prefix)))
+        if not prefix.is_relative_to("/usr") or prefix == Path("/usr/local")
+    ]
+    return tuple(path for path in paths if path.exists() or path.is_symlink())
+
+
+READABLE: tuple[Path, ...] = _readable()
+
+
+def environment(workdir: str = WORKDIR) -> dict[str, str]:
+    """Return the whole environment of a sandboxed program: nothing of this process's own."""
+    return {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "HOME": workdir,
+        "TMPDIR": workdir,
+        "LANG": "C.UTF-8",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+
+
+def rlimits(limits: Limits) -> dict[str, int]:
+    """Return the per-process limits by the names that `prlimit` and `resource.RLIMIT_*` share."""
+    return {
+        "cpu": max(1, limits.cpu_s),
+        "as": (limits.memory_mb + HEADROOM_MB) << 20,
+        "fsize": limits.disk_mb << 20,
+        "nproc": limits.pids,
+        "nofile": 256,
+        "core": 0,
+        "memlock": 0,
+        "msgqueue": 0,
+        "sigpending": 256,
+    }
+
+
+def python(*arguments: str) -> list[str]:
+    """Return the command of this interpreter in isolated mode."""
+    return [sys.executable, "-I", *arguments]
