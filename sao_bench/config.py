@@ -24,13 +24,13 @@ class CostModel(Strict):
     """Requests that decode together in the engine."""
     workers: int = Field(256, ge=1)
     """Episodes that are live at once (decoding, queued or waiting for their environment)."""
-    decode_s: float = Field(0.02, ge=0)
+    decode_s: float = Field(0.05, ge=0)
     """Seconds per decode round (one token in every slot)."""
     prefill_s: float = Field(2e-5, ge=0)
     """Seconds per prompt token."""
-    policy_update_s: float = Field(0.6, ge=0)
+    policy_update_s: float = Field(0.4, ge=0)
     """Seconds per policy update."""
-    critic_update_s: float = Field(0.4, ge=0)
+    critic_update_s: float = Field(0.2, ge=0)
     """Seconds per critic update."""
     sync_s: float = Field(0.1, ge=0)
     """Seconds from the end of an update to the publication of its weights."""

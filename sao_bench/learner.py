@@ -270,7 +270,12 @@ def _split(batch: Batch, count: int) -> list[tuple[Tensor, Batch]]:
 
 def _policy_metrics(rates: Mapping[str, float]) -> dict[str, Any]:
     """Name the rates per action token as the glossary does."""
-    names = {"masked": "mask_ratio", "kl_k3": "kl_behavior", "ratio": "ratio_mean"}
+    names = {
+        "masked": "mask_ratio",
+        "clipped": "clip_fraction",
+        "kl_k3": "kl_behavior",
+        "ratio": "ratio_mean",
+    }
     return {names.get(name, name): value for name, value in rates.items() if name != "kl_k1"}
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from sao_bench.errors import UserError
 
-ATTENTION = re.compile(r"(^|[._])(self_attn|self_attention|attention|attn|mixer)($|\.)")
+ATTENTION = re.compile(r"(^|[._])(self_attn|self_attention|attention|attn)($|\.)")
 """Module names that count as attention, over the decoder families of `transformers`."""
 
 

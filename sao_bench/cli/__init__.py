@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
+from typing import NoReturn
 
 import typer
 
@@ -44,9 +45,23 @@ def main() -> None:
     from sao_bench.errors import UserError
 
     try:
-        build()()
+        status = typer.main.get_command(build()).main(standalone_mode=False)
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+        _refuse(str(error))
     except BrokenPipeError:
         sys.exit(141)
+    except (KeyboardInterrupt, typer.Abort):
+        sys.exit(130)
+    except Exception as error:
+        # Usage errors (an unknown option, a missing argument) become one line too.
+        message = getattr(error, "format_message", None)
+        if message is None:
+            raise
+        _refuse(message() or "no command given; see --help")
+    else:
+        sys.exit(status if isinstance(status, int) else 0)
+
+
+def _refuse(message: str) -> NoReturn:
+    print(f"error: {message}", file=sys.stderr)
+    sys.exit(2)
