@@ -75,7 +75,9 @@ class TextEnv(gymnasium.Env[str, str]):
     episode, so that (seed, task, concept) decide an episode whatever came before.
 
     Attributes for the evaluator (never in `info`): `truth()`; for the executor: `latency_s`, virtual
-    seconds that the last answer of the environment took.
+    seconds that the last answer of the environment took. When the machinery fails (a grader that times out,
+    a sandbox that does not start), `begin` or `respond` sets `fault` to `{"stage": ..., "kind": ...}`: the
+    episode is cut short and marked in `info`, so that nobody takes it for a reward of 0.
     """
 
     id: ClassVar[str] = ""
@@ -87,7 +89,7 @@ class TextEnv(gymnasium.Env[str, str]):
     tiny_config: ClassVar[Mapping[str, Any]] = {}
     """Overrides of `sao_bench.tiny.TinyConfig` for the warm-started model of this environment."""
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (declared so by Gymnasium)
 
     def __init__(self) -> None:
         self.observation_space = UnicodeText()
@@ -95,6 +97,7 @@ class TextEnv(gymnasium.Env[str, str]):
         self.rng: np.random.Generator = generator(0, self.id)
         self.concept: Concept = self.default_concept()
         self.latency_s = 0.0
+        self.fault: dict[str, str] | None = None
         self.turn = 0
         self._running = False
 
@@ -184,9 +187,10 @@ class TextEnv(gymnasium.Env[str, str]):
         self.rng = generator(seed, self.id)
         self.concept = self.complete_concept(options.get("concept"))
         self.latency_s = 0.0
+        self.fault = None
         self.turn = 0
         self._running = True
-        return clean_text(self.begin(options.get("task"))), {}
+        return clean_text(self.begin(options.get("task"))), self._info()
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Answer one action; every string is legal.
@@ -198,10 +202,16 @@ class TextEnv(gymnasium.Env[str, str]):
             raise ResetNeeded(f"{self.id}: step() after the episode ended; call reset() first")
         self.turn += 1
         observation, reward, terminated, truncated = self.respond(clean_text(action))
-        if not terminated and self.turn >= self.max_turns:
+        if self.fault:
+            terminated, truncated = False, True
+        elif not terminated and self.turn >= self.max_turns:
             truncated = True
         self._running = not (terminated or truncated)
-        return clean_text(observation), float(reward), terminated, truncated, {}
+        return clean_text(observation), float(reward), terminated, truncated, self._info()
+
+    def _info(self) -> dict[str, Any]:
+        """Return a new `info`: empty, or the fault of the machinery."""
+        return {"fault": dict(self.fault), "reward_valid": False} if self.fault else {}
 
 
 def value_of(values: Mapping[str, Value], name: str, channels: Sequence[Channel]) -> Value:

@@ -59,6 +59,10 @@ class Repeat(TextEnv):
         return said * int(rng.integers(1, 3))
 
 
+class Tiny(Repeat):
+    tiny_config = {"hidden_size": 16, "intermediate_size": 16, "updates": 3, "batch_size": 4, "heldout": 8}  # noqa: RUF012
+
+
 class DeadChannel(Repeat):
     channels = (*Repeat.channels, Channel("task.nothing", "int", "virtual", 1, "does nothing", 0, 9))
 
