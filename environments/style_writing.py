@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
 import numpy as np
 
 from sao_bench.environment import Message, TextEnv, value_of
 from sao_bench.errors import UserError
 from sao_bench.types import Channel, Value
+
+T = TypeVar("T")
 
 STYLES = ("academic", "cute", "chuunibyou", "classical")
 USERS = ("ann", "bob", "cai", "dee")
@@ -41,24 +43,24 @@ MARKERS: dict[str, dict[str, tuple[str, ...]]] = {
     "academic": {
         "opener": ("thus", "hence", "indeed"),
         "adjective": ("formal", "latent", "finite"),
-        "verb": ("persists", "converges", "varies"),
-        "closer": ("broadly", "notably", "formally"),
+        "verb": ("varies", "scales", "tends"),
+        "closer": ("ergo", "viz", "notably"),
     },
     "cute": {
         "opener": ("aww", "yay", "hehe"),
         "adjective": ("fluffy", "teeny", "cozy"),
-        "verb": ("wiggles", "snuggles", "giggles"),
+        "verb": ("wiggles", "boops", "giggles"),
         "closer": ("nya", "uwu", "teehee"),
     },
     "chuunibyou": {
-        "opener": ("behold", "tremble", "kneel"),
-        "adjective": ("cursed", "sealed", "demonic"),
-        "verb": ("awakens", "devours", "unseals"),
+        "opener": ("behold", "begone", "kneel"),
+        "adjective": ("cursed", "sealed", "fated"),
+        "verb": ("awakens", "devours", "smites"),
         "closer": ("mortals", "muhaha", "fools"),
     },
     "classical": {
         "opener": ("lo", "alas", "hark"),
-        "adjective": ("noble", "hallowed", "fair"),
+        "adjective": ("noble", "olden", "fair"),
         "verb": ("sleepeth", "shineth", "waneth"),
         "closer": ("forsooth", "verily", "milord"),
     },
@@ -82,7 +84,10 @@ _SHAPE = re.compile(r"[A-Za-z][a-z]*(?:,? [a-z]+)*[.!~]")
 _SENTENCE = re.compile(r"(?:O,)?DA?N(?:PD?A?R)?VB?(?:PD?A?R)?(?:,C)?")
 MAX_LENGTH, MAX_MARKERS = 80, 2
 
-BAD_SHARE = {"easy": 0.06, "hard": 0.36}
+SLOT_SHARE = {"opener": 0.4, "adjective": 0.2, "verb": 0.15, "closer": 0.25}
+"""Where the demonstrations mark the style."""
+
+BAD_SHARE = {"easy": 0.05, "hard": 0.33}
 """Share of the demonstrations that the judge would not pay, so that there is something to learn."""
 
 
@@ -258,13 +263,11 @@ class StyleWriting(TextEnv):
     @classmethod
     def demonstration(cls, rng: np.random.Generator) -> list[Message]:
         """Return one imperfect exchange; every style has an equal share, each user leans to one."""
-        user = "solo" if rng.random() < 0.5 else USERS[rng.integers(len(USERS))]
-        topic = str(rng.choice(EASY if rng.random() < 0.5 else HARD))
-        offers = [
-            STYLES[i] for i in rng.permutation(len(STYLES))[: rng.choice([2, 3, 4], p=[0.5, 0.25, 0.25])]
-        ]
+        user = "solo" if rng.random() < 0.5 else _one(rng, USERS)
+        topic = _one(rng, EASY if rng.random() < 0.5 else HARD)
+        offers = [STYLES[i] for i in rng.permutation(len(STYLES))[: _one(rng, (2, 2, 3, 4))]]
         habit = HABITS.get(user)
-        style = habit if habit in offers and rng.random() < 0.6 else str(rng.choice(offers))
+        style = habit if habit in offers and rng.random() < 0.6 else _one(rng, offers)
         bad = rng.random() < BAD_SHARE["easy" if topic in EASY else "hard"]
         reply = _spoiled(rng, topic, style, offers) if bad else _compose(rng, topic, style)
         return [
@@ -296,29 +299,27 @@ def instruction(user: str, topic: str, offers: list[str]) -> str:
 
 def _compose(rng: np.random.Generator, topic: str, style: str | None, related: bool | None = None) -> str:
     """Return a random sentence of the language, marked with `style` (or unmarked)."""
-    slots = (
-        set(rng.choice(list(_TAGS)[:4], size=2 if rng.random() < 0.15 else 1, replace=False))
-        if style
-        else set()
-    )
+    slots = [
+        _pick(SLOT_SHARE, tuple(SLOT_SHARE), rng.random()) for _ in range(2 if rng.random() < 0.15 else 1)
+    ]
 
     def word(slot: str, chance: float) -> str:
         if style and slot in slots:
-            return str(rng.choice(MARKERS[style][slot]))
-        return str(rng.choice(PLAIN[slot])) if slot in PLAIN and rng.random() < chance else ""
+            return _one(rng, MARKERS[style][slot])
+        return _one(rng, PLAIN[slot]) if slot in PLAIN and rng.random() < chance else ""
 
     place = ""
     if topic in HARD if related is None else related:
-        place = f"{rng.choice(PLAIN['preposition'])} {rng.choice(TOPICS[topic])}"
+        place = f"{_one(rng, PLAIN['preposition'])} {_one(rng, TOPICS[topic])}"
     early = rng.random() < 0.5
     opener, closer = word("opener", 0), word("closer", 0)
     middle = [
-        str(rng.choice(PLAIN["determiner"], p=[0.5, 0.1, 0.1, 0.1, 0.1, 0.1])),
-        word("adjective", 0.15),
+        "the" if rng.random() < 0.4 else _one(rng, PLAIN["determiner"]),
+        word("adjective", 0.1),
         topic,
         place if early else "",
         word("verb", 1.0),
-        word("adverb", 0.15),
+        word("adverb", 0.1),
         "" if early else place,
     ]
     end = {"cute": "~", "chuunibyou": "!"}.get(style or "", ".") if rng.random() < 0.7 else "."
@@ -330,16 +331,20 @@ def _spoiled(rng: np.random.Generator, topic: str, style: str, offers: list[str]
     faults = ["topic", "unmarked", "cut"]
     faults += ["related"] * 6 if topic in HARD else []
     faults += ["style"] if len(offers) < len(STYLES) else []
-    match str(rng.choice(faults)):
+    match _one(rng, faults):
         case "topic":
-            return _compose(rng, str(rng.choice([t for t in TOPICS if t != topic])), style)
+            return _compose(rng, _one(rng, [t for t in TOPICS if t != topic]), style)
         case "unmarked":
             return _compose(rng, topic, None)
         case "related":
             return _compose(rng, topic, style, related=False)
         case "style":
-            return _compose(rng, topic, str(rng.choice([s for s in STYLES if s not in offers])))
+            return _compose(rng, topic, _one(rng, [s for s in STYLES if s not in offers]))
     return _compose(rng, topic, style)[:-1].rsplit(" ", 2)[0] + "."
+
+
+def _one(rng: np.random.Generator, items: Sequence[T]) -> T:
+    return items[int(rng.integers(len(items)))]
 
 
 def _pick(shares: Value, names: tuple[str, ...], draw: float) -> str:

@@ -50,9 +50,9 @@ class TinyConfig:
     head_dim: int = 16
     intermediate_size: int = 192
     max_positions: int = 1024
-    updates: int = 1500
-    batch_size: int = 64
-    learning_rate: float = 4e-3
+    updates: int = 3000
+    batch_size: int = 32
+    learning_rate: float = 6e-3
     warmup: int = 50
     heldout: int = 512
 
@@ -162,7 +162,7 @@ def train(env_class: type[TextEnv], config: TinyConfig, seed: int, progress: Any
     torch.manual_seed(derive(seed, "tiny.weights"))
     model = Qwen3ForCausalLM(_model_config(config, chat)).float().train()
     optimizer = torch.optim.AdamW(
-        model.parameters(), lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.01
+        model.parameters(), lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.01, fused=True
     )
     for update in range(config.updates):
         start = update * config.batch_size

@@ -1,0 +1,235 @@
+import json
+import math
+from collections import defaultdict
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from sao_bench.environments.style_writing import EASY, HABITS, STYLES, USERS, StyleWriting
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from sao_bench import tiny
+from sao_bench.chat import ChatFormat
+from sao_bench.errors import UserError
+
+SHIPPED = tiny.Path(tiny.__file__).parent / "checkpoints" / "style_writing"
+SMALL = {"hidden_size": 16, "intermediate_size": 32, "head_dim": 8, "heads": 2, "kv_heads": 1, "heldout": 64}
+
+
+class Short(StyleWriting):
+    """The same demonstrations, a model that trains in a second."""
+
+    tiny_config = SMALL | {"updates": 30, "batch_size": 16, "learning_rate": 2e-2, "warmup": 5}
+
+
+class Talk(StyleWriting):
+    """Demonstrations of two turns."""
+
+    tiny_config = SMALL | {"updates": 2, "batch_size": 2}
+
+    @classmethod
+    def demonstration(cls, rng):
+        first, second = super().demonstration(rng), super().demonstration(rng)
+        return [*first, *second]
+
+
+def test_every_printable_character_is_one_token_and_comes_back(tmp_path):
+    tokenizer = tiny.tokenizer()
+    tokenizer.save_pretrained(tmp_path)
+    for tok in (tokenizer, AutoTokenizer.from_pretrained(tmp_path)):
+        ids = tok.encode(tiny.CHARACTERS, add_special_tokens=False)
+        assert ids == list(range(5, 5 + 96))
+        assert tok.decode(ids, clean_up_tokenization_spaces=False) == tiny.CHARACTERS
+        assert tok.encode("\u00e9\u2603", add_special_tokens=False) == [1, 1]
+        assert tok.encode("<|end|><pad>") == [4, 0]
+        assert (tok.pad_token_id, tok.eos_token_id, len(tok)) == (0, 4, 101)
+
+
+def test_labels_are_the_replies_and_their_stop_tokens():
+    chat = ChatFormat(tiny.tokenizer())
+    conversation = [
+        {"role": "user", "content": "ab"},
+        {"role": "assistant", "content": "c"},
+        {"role": "user", "content": "d"},
+        {"role": "assistant", "content": ""},
+    ]
+    a, b, c, d = (6 + ord(letter) - 32 for letter in "abcd")
+    tokens, labels = tiny.tokens_and_labels(chat, conversation)
+    assert tokens == [2, a, b, 3, c, 4, 2, d, 3, 4]
+    assert labels == [-100, -100, -100, -100, c, 4, -100, -100, -100, 4]
+
+
+def test_loss_is_the_mean_over_labels_and_padding_changes_nothing():
+    chat = ChatFormat(tiny.tokenizer())
+    torch.manual_seed(0)
+    model = tiny.Qwen3ForCausalLM(tiny._model_config(tiny.TinyConfig(), chat)).eval()
+    rows = [tiny.tokens_and_labels(chat, c) for c in tiny.demonstrations(StyleWriting, 0, "test", 4)]
+    together, count = tiny.loss(model, rows, chat.pad_id)
+    apart = 0.0
+    for tokens, labels in rows:
+        logp = torch.log_softmax(model(input_ids=torch.tensor([tokens])).logits[0], -1)
+        apart -= sum(logp[t - 1, label].item() for t, label in enumerate(labels) if label != -100)
+    assert count == sum(label != -100 for _, labels in rows for label in labels)
+    assert together.item() == pytest.approx(apart, rel=1e-5)
+    # Before training every character is about equally likely.
+    assert together.item() / count == pytest.approx(math.log(101), rel=0.02)
+
+
+def test_a_build_is_deterministic_learns_and_replaces_its_folder(tmp_path):
+    seen = []
+    first = tiny.build(Short, tmp_path / "a", progress=lambda update, loss: seen.append((update, loss)))
+    second = tiny.build(Short, tmp_path / "b")
+    other = tiny.build(Short, tmp_path / "b", seed=1)
+    assert first == second
+    assert first["heldout_loss"] != other["heldout_loss"]
+    assert [update for update, _ in seen] == list(range(1, 31))
+    assert first["heldout_loss"] < 2.6 < 4.4 < seen[0][1]
+    assert first == json.loads((tmp_path / "a" / "build.json").read_text())
+    weights = {name: load_file(tmp_path / name / "model.safetensors") for name in "ab"}
+    assert any(not torch.equal(weights["a"][key], weights["b"][key]) for key in weights["a"])
+    tiny.build(Short, tmp_path / "b")
+    for file in (tmp_path / "a").iterdir():
+        assert file.read_bytes() == (tmp_path / "b" / file.name).read_bytes(), file.name
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_a_build_of_two_turns_trains_on_both(tmp_path):
+    record = tiny.build(Talk, tmp_path / "talk")
+    assert record["config"]["hidden_size"] == 16
+    assert record["parameters"] == sum(
+        w.numel() for w in load_file(tmp_path / "talk" / "model.safetensors").values()
+    )
+    chat = ChatFormat.load(tmp_path / "talk")
+    tokens, labels = tiny.tokens_and_labels(chat, tiny.demonstrations(Talk, 0, "test", 1)[0])
+    assert sum(label == 4 for label in labels) == 2 == tokens.count(3)
+
+
+def test_nothing_is_left_when_a_build_fails(tmp_path):
+    class Fails(Short):
+        @classmethod
+        def demonstration(cls, rng):
+            raise RuntimeError("no words")
+
+    with pytest.raises(RuntimeError, match="no words"):
+        tiny.build(Fails, tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wrong_input_is_one_clear_line(tmp_path):
+    class Typo(Short):
+        tiny_config = {"hiden_size": 3}  # noqa: RUF012
+
+    with pytest.raises(
+        UserError, match="unknown tiny_config field 'hiden_size' \\(did you mean 'hidden_size'"
+    ):
+        tiny.build(Typo, tmp_path / "model")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "file").write_text("x")
+    for folder in ("mine", "file"):
+        with pytest.raises(UserError, match="is not a tiny checkpoint"):
+            tiny.build(Short, tmp_path / folder)
+    with pytest.raises(UserError, match="cannot write"):
+        tiny.build(Short, tmp_path / "file" / "model")
+
+
+def test_a_checkpoint_is_built_once_and_rebuilt_when_the_demonstrations_change(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("SAO_BENCH_CACHE", str(tmp_path))
+    folder = tiny.checkpoint(Short)
+    said = capsys.readouterr().out
+    assert folder.is_relative_to(tmp_path)
+    assert said.count("\n") == 1 and str(folder) in said
+    before = (folder / "model.safetensors").stat().st_mtime_ns
+    assert tiny.checkpoint(Short) == folder
+    assert (folder / "model.safetensors").stat().st_mtime_ns == before
+    assert capsys.readouterr().out == ""
+
+    class Changed(Short):
+        @classmethod
+        def demonstration(cls, rng):
+            return [*super().demonstration(rng)[:1], {"role": "assistant", "content": "no."}]
+
+    assert tiny.fingerprint(Changed) != tiny.fingerprint(Short)
+    assert tiny.checkpoint(Changed) != folder
+
+
+# -- the shipped checkpoint ----------------------------------------------------------------------------
+
+
+def test_shipped_checkpoint_belongs_to_the_environment_as_it_is():
+    record = json.loads((SHIPPED / "build.json").read_text())
+    assert tiny.checkpoint(StyleWriting) == SHIPPED
+    assert record["fingerprint"] == tiny.fingerprint(StyleWriting)
+    assert record["parameters"] < 200_000
+    assert sum(file.stat().st_size for file in SHIPPED.iterdir()) < 1_000_000
+    assert {file.name for file in SHIPPED.iterdir()} >= {"model.safetensors", "tokenizer.json", "config.json"}
+    model = AutoModelForCausalLM.from_pretrained(SHIPPED)
+    assert model.config.model_type == "qwen3"
+    assert {weight.dtype for weight in model.state_dict().values()} == {torch.float32}
+    assert sum(p.numel() for p in model.parameters()) == record["parameters"]
+
+
+def test_shipped_checkpoint_has_the_recorded_heldout_loss():
+    record = json.loads((SHIPPED / "build.json").read_text())
+    assert tiny.heldout_loss(StyleWriting, SHIPPED) == pytest.approx(record["heldout_loss"], rel=1e-4)
+
+
+@pytest.mark.slow
+def test_a_full_rebuild_reaches_the_recorded_heldout_loss(tmp_path):
+    record = json.loads((SHIPPED / "build.json").read_text())
+    rebuilt = tiny.build(StyleWriting, tmp_path / "again", seed=record["seed"])
+    assert rebuilt["heldout_loss"] == pytest.approx(record["heldout_loss"], rel=0.02)
+
+
+@pytest.fixture(scope="module")
+def start():
+    """What the shipped model does before any reward: [(task, parts, score, tokens)], 512 solo and 512 of users."""
+    chat, model = ChatFormat.load(SHIPPED), AutoModelForCausalLM.from_pretrained(SHIPPED).eval()
+    users = {"user.mixture": dict.fromkeys(USERS, 0.25)}
+    envs = [StyleWriting() for _ in range(1024)]
+    prompts = [
+        chat.prompt_ids(env.reset(seed=i, options={"concept": users if i % 2 else {}})[0])
+        for i, env in enumerate(envs)
+    ]
+    width = max(map(len, prompts))
+    ids_BT = torch.tensor([[chat.pad_id] * (width - len(ids)) + ids for ids in prompts])
+    torch.manual_seed(0)
+    with tiny.one_thread():
+        drawn_BT = model.generate(
+            input_ids=ids_BT,
+            attention_mask=(ids_BT != chat.pad_id).long(),
+            max_new_tokens=StyleWriting.max_reply_tokens,
+            do_sample=True,
+            temperature=1.0,
+            top_k=0,
+        )[:, width:]
+    seen = []
+    for env, row in zip(envs, drawn_BT.tolist(), strict=True):
+        stops = [i + 1 for i, token in enumerate(row) if token in chat.stop_ids]
+        length = min(stops, default=len(row))
+        env.step(chat.decode(row[:length]))
+        truth = env.truth()
+        seen.append((truth["task"], truth["parts"], truth["score"], length if stops else None))
+    return seen
+
+
+def test_the_start_writes_well_on_easy_topics_and_half_well_on_hard_ones(start):
+    quality = defaultdict(list)
+    for task, parts, _, _ in start:
+        quality[task["topic"] in EASY].append(parts["quality"])
+    assert 0.75 < np.mean(quality[True]) < 0.95
+    assert 0.4 < np.mean(quality[False]) < 0.7
+    assert 0.2 < np.mean([score for _, _, score, _ in start]) < 0.4
+
+
+def test_no_style_is_rare_at_the_start_and_replies_end(start):
+    for style in STYLES:
+        assert np.mean([parts["style"] == style for _, parts, _, _ in start]) > 0.15
+    assert np.mean([length is None for *_, length in start]) < 0.01
+
+
+def test_the_start_knows_the_users_habits(start):
+    follows = [p["style"] == HABITS[t["user"]] for t, p, *_ in start if HABITS.get(t["user"]) in t["offers"]]
+    solo = [p["style"] == t["offers"][0] for t, p, *_ in start if t["user"] == "solo"]
+    assert np.mean(follows) > 0.45
+    assert np.mean(solo) < 0.5
