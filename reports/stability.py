@@ -51,9 +51,10 @@ class Stability(Figure):
         canvas = plotting.new_canvas(3.9)
         looks = plotting.looks(comparison.lines)
         marks: list[Any] = []
-        for axes, (metric, title) in zip(
-            canvas.subplots(2, 3, sharex=True).flat, PANELS.items(), strict=True
-        ):
+        grid = canvas.subplots(2, 3, sharex=True)
+        for axes in grid[-1]:
+            axes.set_xlabel("consumed episodes")
+        for axes, (metric, title) in zip(grid.flat, PANELS.items(), strict=True):
             axes.set_title(title, loc="left", fontsize=8)
             if comparison.by_episode:
                 marks = plotting.mark_drifts(axes, comparison)
@@ -74,7 +75,6 @@ class Stability(Figure):
                 # A critic can be worse than any constant without bound; below -1 that is all there is to see.
                 axes.set_ylim(max(-1.0, mine["smooth"].min() - 0.05), 1.02)
             plotting.counts(axes, most=3)
-        canvas.supxlabel("consumed episodes", fontsize=8.5)
         lines = [
             Line2D([], [], color=looks[line.label].colour, linestyle=looks[line.label].dash,
                    label=plotting.line_name(line))
