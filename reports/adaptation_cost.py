@@ -16,8 +16,8 @@ from sao_bench import plotting
 from sao_bench.plotting import GREY, Figure
 from sao_bench.report import Comparison, Line
 
-AXES = {"sample": (1e6, "sampled tokens (millions)"), "arrived_s": (3600.0, "virtual time (hours)")}
-"""Columns drawn over, with the unit that they are divided by and the label."""
+AXES = {"sample": "sampled tokens", "arrived_s": "virtual time (seconds)"}
+"""Columns drawn over, and their labels."""
 
 
 class AdaptationCost(Figure):
@@ -39,7 +39,7 @@ class AdaptationCost(Figure):
         canvas = plotting.new_canvas(2.7)
         handles: list[Any] = []
         looks = plotting.looks(comparison.lines)
-        for axes, (cost, (_, label)) in zip(canvas.subplots(1, 2, sharey=True), AXES.items(), strict=True):
+        for axes, (cost, label) in zip(canvas.subplots(1, 2, sharey=True), AXES.items(), strict=True):
             mine = table[table["cost"] == cost]
             handles = plotting.draw_lines(axes, comparison.lines, mine)
             drifts = mine[mine["kind"] == "drift"]
@@ -50,11 +50,13 @@ class AdaptationCost(Figure):
                     axes.axhline(level, color=GREY, linewidth=0.7, linestyle=dash, zorder=0.5)
             axes.set_xlim(left=0)
             axes.set_xlabel(label)
+            plotting.counts(axes, most=4)
         canvas.axes[0].set_ylabel("mean score J" if comparison.raw else "normalised score n")
         tick = Line2D(
             [], [], color=GREY, marker="|", markersize=9, linestyle="", label="where a line meets a drift"
         )
         plotting.legend_below(canvas, [*handles, tick])
+        plotting.note(canvas, comparison.note)
         return canvas
 
 
@@ -62,9 +64,9 @@ def _rows(comparison: Comparison, line: Line) -> list[dict[str, Any]]:
     rows = []
     for run in line.drawn:
         value = run.curve(comparison.options, raw=comparison.raw)
-        for cost, (unit, _) in AXES.items():
+        for cost in AXES:
             about = {"line": line.label, "seed": run.seed, "cost": cost}
-            x = run.binned(cost, comparison.options) / unit
+            x = run.binned(cost, comparison.options)
             rows += [
                 {"kind": "seed", **about, "bin": place, "x": float(x[place]), "value": float(value[place])}
                 for place in range(run.shown_bins(comparison.options))
@@ -74,7 +76,7 @@ def _rows(comparison: Comparison, line: Line) -> list[dict[str, Any]]:
                     "kind": "drift",
                     **about,
                     "bin": drift.phase,
-                    "x": float(run.columns[cost][drift.start]) / unit,
+                    "x": float(run.columns[cost][drift.start]),
                 }
                 for drift in comparison.outcomes[run.run.folder][1]
             ]

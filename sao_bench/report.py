@@ -179,12 +179,12 @@ def _schedule_hash(run: RunData) -> str:
 
 
 def lines(runs: Sequence[RunData]) -> list[Line]:
-    """Group runs over seeds; an algorithm that ran with several configurations gets a line for each run id."""
+    """Group runs over seeds, SAO first; an algorithm that ran with several configurations gets a line for each run id."""
     by_algorithm: dict[str, list[RunData]] = {}
     for run in runs:
         by_algorithm.setdefault(run.algorithm, []).append(run)
     found: list[Line] = []
-    for algorithm, same in by_algorithm.items():
+    for algorithm, same in sorted(by_algorithm.items(), key=lambda item: (item[0] != "sao", item[0])):
         ids = {str(run.manifest.get("id")) for run in same}
         repeated = len({run.seed for run in same}) < len(same)
         if len(ids) > 1 and (repeated or len({_setting(run) for run in same}) > 1):
