@@ -22,6 +22,7 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from torch.nn import functional
 from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from transformers.utils import logging
 
 from sao_bench.chat import ChatFormat
 from sao_bench.environment import Message, TextEnv
@@ -148,7 +149,8 @@ def loss(
 def heldout_loss(env_class: type[TextEnv], folder: Path, seed: int = 0) -> float:
     """Return nats per action token of a checkpoint on conversations that training never draws."""
     chat = ChatFormat.load(folder)
-    model = Qwen3ForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    with _no_bars():
+        model = Qwen3ForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     count = TinyConfig.of(env_class).heldout
     rows = [tokens_and_labels(chat, c) for c in demonstrations(env_class, seed, "heldout", count)]
     with one_thread():
@@ -259,6 +261,18 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+@contextmanager
+def _no_bars() -> Iterator[None]:
+    """Keep transformers from drawing a progress bar for one small file."""
+    before = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if before:
+            logging.enable_progress_bar()
+
+
 def _model_config(config: TinyConfig, chat: ChatFormat) -> Qwen3Config:
     return Qwen3Config(
         vocab_size=len(SPECIALS) + len(CHARACTERS),
@@ -291,7 +305,8 @@ def _save(
     model.generation_config = GenerationConfig(
         eos_token_id=chat.tokenizer.eos_token_id, pad_token_id=chat.pad_id, do_sample=True
     )
-    model.save_pretrained(folder)
+    with _no_bars():
+        model.save_pretrained(folder)
     chat.tokenizer.save_pretrained(folder)
     record = {
         "env": env_class.id,

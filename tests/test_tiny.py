@@ -84,7 +84,8 @@ def test_a_build_is_deterministic_learns_and_replaces_its_folder(tmp_path):
     assert first == second
     assert first["heldout_loss"] != other["heldout_loss"]
     assert [update for update, _ in seen] == list(range(1, 31))
-    assert first["heldout_loss"] < 2.6 < 4.4 < seen[0][1]
+    # From a uniform guess, ln 101 = 4.6 nats, to the frequencies of the letters and a little more.
+    assert first["heldout_loss"] < 3.0 < 4.4 < seen[0][1]
     assert first == json.loads((tmp_path / "a" / "build.json").read_text())
     weights = {name: load_file(tmp_path / name / "model.safetensors") for name in "ab"}
     assert any(not torch.equal(weights["a"][key], weights["b"][key]) for key in weights["a"])
