@@ -64,7 +64,7 @@ def test_check_passes_and_fails(sao_bench):
     status, out, _ = sao_bench("env", "check", NAME, "--episodes", 40)
     assert status == 0
     assert all(line.startswith("ok ") for line in out.splitlines())
-    status, out, _ = sao_bench("env", "check", "test_checks:LowFloor", "--episodes", 100)
+    status, out, _ = sao_bench("env", "check", "tests.environments.test_checks:LowFloor", "--episodes", 100)
     assert status == 1
     assert [line.split(":")[0] for line in out.splitlines() if not line.startswith("ok ")] == ["FAIL floor"]
 
@@ -92,7 +92,9 @@ def test_wrong_input_is_one_line_and_status_2(sao_bench, tmp_path, monkeypatch, 
 
 
 def test_tiny_rebuild_and_path(sao_bench, tmp_path):
-    status, out, _ = sao_bench("tiny", "rebuild", "test_checks:Tiny", "--out", tmp_path / "model")
+    status, out, _ = sao_bench(
+        "tiny", "rebuild", "tests.environments.test_checks:Tiny", "--out", tmp_path / "model"
+    )
     assert status == 0
     record = json.loads((tmp_path / "model" / "build.json").read_text())
     assert f"held-out loss {record['heldout_loss']:.4f} nats a token" in out

@@ -2,12 +2,12 @@ import gymnasium
 import pytest
 from gymnasium.error import ResetNeeded
 from sao_bench.environments.style_writing import StyleWriting
-from test_checks import Repeat
 
 from sao_bench import registry
 from sao_bench.environment import UnicodeText, clean_text, value_of
 from sao_bench.errors import UserError
 from sao_bench.types import Concept
+from tests.environments.test_checks import Repeat
 
 
 @pytest.mark.parametrize(
