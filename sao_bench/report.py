@@ -179,7 +179,7 @@ def _schedule_hash(run: RunData) -> str:
 
 
 def lines(runs: Sequence[RunData]) -> list[Line]:
-    """Group runs over seeds, SAO first; an algorithm that ran with several configurations gets a line for each run id."""
+    """Group runs over seeds, SAO first; an algorithm with several configurations gets a line per run id."""
     by_algorithm: dict[str, list[RunData]] = {}
     for run in runs:
         by_algorithm.setdefault(run.algorithm, []).append(run)
