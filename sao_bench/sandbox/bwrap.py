@@ -55,6 +55,8 @@ def spawn(argv: Sequence[str], limits: Limits, extra: Sequence[Path] = ()) -> Ce
             pass_fds=[filter_],
             bufsize=0,
         )
+    except OSError as error:
+        raise SandboxFaultError("start", "exec", str(error)) from error
     finally:
         os.close(filter_)
     cell = Cell("bwrap", process, limits, user=user)

@@ -1,8 +1,9 @@
 """Runs one program inside a container, bounds its time and output, and reports once. Sent as source.
 
-Reads one JSON line on stdin: `argv`, `stdin`, `files` and file bytes in base64, `artefacts` (glob patterns),
-`wall_s`, `output_bytes`, `disk_bytes`. Prints one JSON line. What the program could forge here is only what
-is its own to say: its output, its files and its status; time is watched from outside as well.
+Joined to `seccomp`. Reads one JSON line on stdin: `argv`, `stdin`, `files` and file bytes in base64,
+`artefacts` (glob patterns), `wall_s`, `output_bytes`, `disk_bytes`, `rlimits`. Prints one JSON line. What the
+program could forge here is only what is its own to say: its output, its files and its status; time is
+watched from outside as well.
 """
 # Starts with as few imports as it can, hence no pathlib.
 # ruff: noqa: PTH103, PTH118, PTH120, PTH123
@@ -20,7 +21,10 @@ import signal
 import stat
 import subprocess
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sao_bench.sandbox.seccomp import install, program
 
 MAX_ENTRIES = 20_000
 
@@ -34,13 +38,14 @@ def put(files: dict[str, str]) -> None:
 
 
 def prepare(rlimits: dict[str, int]) -> None:
-    """Be the first to go when memory runs out; set the limits."""
+    """Be the first to go when memory runs out; set the limits and the system call filter."""
     with open("/proc/self/oom_score_adj", "w") as stream:
         stream.write("1000")
     for name, value in rlimits.items():
         number = getattr(resource, "RLIMIT_" + name.upper(), None)
         if number is not None:
             resource.setrlimit(number, (value, value))
+    install(program(sockets=True))
 
 
 def pump(

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from sao_bench.sandbox.cell import relative_parts
-from sao_bench.sandbox.host import WORKDIR, environment, rlimits
+from sao_bench.sandbox.host import WORKDIR, environment, joined, rlimits
 from sao_bench.sandbox.limits import Limits, Result, SandboxFaultError
 from sao_bench.sandbox.processes import owner_alive, owner_tag
 
@@ -35,7 +35,6 @@ RUNNER_MEMORY_MB = 64
 START_DEADLINE_S = 60.0
 GRACE_S = 10.0
 CONNECTION_S = 30.0
-RUNNER = Path(__file__).with_name("container_runner.py")
 
 
 @cache
@@ -94,7 +93,7 @@ def spawn(argv: Sequence[str], limits: Limits, extra: Sequence[Path] = ()) -> Do
     try:
         container = client().containers.create(
             IMAGE,
-            ["python3", "-I", "-S", "-c", RUNNER.read_text()],
+            ["python3", "-I", "-S", "-c", joined("seccomp.py", "container_runner.py")],
             user=f"{USER}:{USER}",
             init=True,
             stdin_open=True,

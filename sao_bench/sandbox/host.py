@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from pathlib import Path
 
 from sao_bench.sandbox.limits import Limits
@@ -11,6 +12,7 @@ WORKDIR = "/box"
 """Working directory, home and temporary directory inside, and the only place that can be written."""
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/alternatives")
+FUTURE = "from __future__ import annotations\n"
 HEADROOM_MB = 256
 """Address space of a process beyond the memory limit: code, libraries and thread stacks."""
 
@@ -59,3 +61,9 @@ def rlimits(limits: Limits) -> dict[str, int]:
 def python(*arguments: str) -> list[str]:
     """Return the command of this interpreter in isolated mode."""
     return [sys.executable, "-I", *arguments]
+
+
+@cache
+def joined(*names: str, folder: Path = Path(__file__).parent) -> str:
+    """Return the sources of stand-alone files of a folder as one program, to be run where they are not."""
+    return "".join((folder / name).read_text().replace(FUTURE, "") for name in names)

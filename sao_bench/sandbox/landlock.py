@@ -18,7 +18,7 @@ from pathlib import Path
 
 from sao_bench.sandbox import seccomp, supervisor
 from sao_bench.sandbox.cell import Cell
-from sao_bench.sandbox.host import READABLE, environment, rlimits
+from sao_bench.sandbox.host import READABLE, environment, joined, rlimits
 from sao_bench.sandbox.limits import Limits
 from sao_bench.sandbox.processes import UID_BASE, make_box
 
@@ -74,7 +74,6 @@ def spawn(argv: Sequence[str], limits: Limits, extra: Sequence[Path] = (), *, co
         "user": user,
         "pass_over_modes": root and not all(map(_reachable, readable)),
         "rlimits": rlimits(limits) | ({} if root else {"nproc": _processes_of_this_user() + limits.pids}),
-        "filter": seccomp.program(sockets=False).hex() if confined else "",
     }
     cell = _BoxCell(
         "landlock" if confined else "unsafe-local",
@@ -103,7 +102,15 @@ def _start(spec_end: int) -> tuple[subprocess.Popen[bytes], int]:
     far, near = os.pipe()
     try:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", supervisor.__file__, str(spec_end), str(far)],
+            [
+                sys.executable,
+                "-I",
+                "-S",
+                "-c",
+                joined("seccomp.py", "supervisor.py"),
+                str(spec_end),
+                str(far),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -3,10 +3,14 @@
 Denied with EPERM: new namespaces and mounts, tracing and other processes' memory, memory that no limit
 sees (memfd, System V), io_uring, kernel keys, modules, clocks; sockets other than Unix and IP, or all
 sockets where no network namespace protects. A foreign architecture's system calls kill the process.
+
+The standard library alone, so that this file can be joined to programs that run without this package.
 """
 
 from __future__ import annotations
 
+import ctypes
+import os
 import platform
 import struct
 
@@ -106,3 +110,21 @@ def _socket_rules(number: int, allowed: bool) -> list[tuple[int, int, int, int]]
     rules = [(_EQUAL, 0, families + 2, number), (_LOAD, 0, 0, _ARGUMENT_0)]
     rules += [(_EQUAL, families - index, 0, family) for index, family in enumerate(_SOCKET_FAMILIES)]
     return [*rules, (_RETURN, 0, 0, _EPERM)]
+
+
+def install(code: bytes) -> None:
+    """Put a filter on this process and its children; it needs no_new_privs before.
+
+    Raises:
+        OSError: the kernel refused it.
+    """
+    buffer = ctypes.create_string_buffer(code)
+
+    class Program(ctypes.Structure):
+        _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_void_p)]
+
+    program = Program(len(code) // 8, ctypes.addressof(buffer))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(22, ctypes.c_ulong(2), ctypes.byref(program), ctypes.c_ulong(0), ctypes.c_ulong(0)):
+        number = ctypes.get_errno()
+        raise OSError(number, f"seccomp: {os.strerror(number)}")

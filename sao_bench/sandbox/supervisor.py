@@ -1,7 +1,7 @@
-"""Runs one program under Landlock, and outlives it to end all that it started. Run as a script.
+"""Runs one program under Landlock, and outlives it to end all that it started. Sent as source.
 
-`python -I -S supervisor.py SPEC LIFELINE` reads JSON on descriptor SPEC: `argv`, `env`, `box`, `read` (paths;
-null: no confinement), `user` (or null), `pass_over_modes` (bool), `rlimits`, `filter` (hex). The end of
+Joined to `seccomp`; `python -I -S -c ... SPEC LIFELINE` reads JSON on descriptor SPEC: `argv`, `env`,
+`box`, `read` (paths; null: no confinement), `user` (or null), `pass_over_modes` (bool), `rlimits`. The end of
 descriptor LIFELINE means that the worker has died or wants an end. Standard input, output and errors belong
 to the program.
 
@@ -24,7 +24,10 @@ import signal
 import struct
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sao_bench.sandbox.seccomp import install, program
 
 MINIMUM_ABI = 6
 """The first Landlock that keeps signals and abstract sockets inside (Linux 6.12)."""
@@ -36,7 +39,7 @@ _EXECUTE, _WRITE, _READ, _READ_DIRECTORY, _TRUNCATE, _DEVICE_IOCTL = (
     1 << bit for bit in (0, 1, 2, 3, 14, 15)
 )
 _NET_TCP, _SCOPES = 0b11, 0b11
-_PR_SET_SECCOMP, _PR_SET_SUBREAPER, _PR_SET_NO_NEW_PRIVS, _PR_KEEPCAPS, _PR_AMBIENT = 22, 36, 38, 8, 47
+_PR_SET_SUBREAPER, _PR_SET_NO_NEW_PRIVS, _PR_KEEPCAPS, _PR_AMBIENT = 36, 38, 8, 47
 _CAP_DAC_READ_SEARCH = 2
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
@@ -104,16 +107,6 @@ def _become(user: int, pass_over_modes: bool) -> None:
         _prctl(_PR_AMBIENT, 2, _CAP_DAC_READ_SEARCH)
 
 
-def _filter(code: bytes) -> None:
-    buffer = ctypes.create_string_buffer(code)
-
-    class Program(ctypes.Structure):
-        _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_void_p)]
-
-    program = Program(len(code) // 8, ctypes.addressof(buffer))
-    _checked(_LIBC.prctl(_PR_SET_SECCOMP, ctypes.c_ulong(2), ctypes.byref(program), 0, 0), "seccomp")
-
-
 def _program(spec: dict[str, Any]) -> None:
     """Confine this process, say that it is ready, and become the program at the first line of input."""
     os.setsid()
@@ -128,7 +121,7 @@ def _program(spec: dict[str, Any]) -> None:
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
     if spec["read"] is not None:
         confine(spec["read"], [spec["box"]])
-        _filter(bytes.fromhex(spec["filter"]))
+        install(program(sockets=False))
     os.write(1, b"ready\n")
     while (byte := os.read(0, 1)) != b"\n":
         if not byte:
@@ -204,8 +197,8 @@ def main() -> None:
     _prctl(_PR_SET_SUBREAPER, 1)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
-    program = os.fork()
-    if program == 0:
+    child = os.fork()
+    if child == 0:
         try:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
                 signal.signal(number, signal.SIG_DFL)
@@ -216,27 +209,27 @@ def main() -> None:
     null = os.open("/dev/null", os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
-    status = _await(program, lifeline)
+    status = _await(child, lifeline)
     _end_all(spec["user"])
     if not _owner_lives(lifeline):
         shutil.rmtree(spec["box"], ignore_errors=True)
     os._exit(os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status))
 
 
-def _await(program: int, lifeline: int) -> int:
+def _await(child: int, lifeline: int) -> int:
     """Wait for the program's end or the lifeline's, reaping the orphans that come here meanwhile."""
-    handle = os.pidfd_open(program)
+    handle = os.pidfd_open(child)
     poll = select.poll()
     for descriptor in (handle, lifeline):
         poll.register(descriptor, select.POLLIN)
     while True:
         events = dict(poll.poll(50))
         if handle in events:
-            return os.waitpid(program, 0)[1]
+            return os.waitpid(child, 0)[1]
         if lifeline in events:
             return int(signal.SIGKILL)
         for pid in _children():
-            if pid != program:
+            if pid != child:
                 os.waitpid(pid, os.WNOHANG)
 
 

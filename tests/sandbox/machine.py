@@ -48,3 +48,14 @@ def settled(before, seconds=5.0):
     while (now := snapshot()) != before and time.monotonic() < end:
         time.sleep(0.05)
     return now
+
+
+def containers() -> set[str]:
+    """Return every container of ours, running or not; none where no daemon answers."""
+    from sao_bench.sandbox import docker
+    from sao_bench.sandbox.limits import SandboxFaultError
+
+    try:
+        return {c.id for c in docker.client().containers.list(all=True, filters={"label": docker.LABEL})}
+    except SandboxFaultError:
+        return set()
