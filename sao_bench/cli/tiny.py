@@ -18,7 +18,7 @@ def rebuild(
     out: Annotated[Path, typer.Option(help="Folder to write; an older tiny model there is replaced.")],
     seed: Annotated[int, typer.Option(help="Of weights and demonstrations.")] = 0,
 ) -> None:
-    """Train an environment's tiny model again from its demonstrations (about three minutes on one core)."""
+    """Train an environment's tiny model again from its demonstrations (some minutes on one core)."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     from sao_bench import registry, tiny
