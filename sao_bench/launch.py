@@ -102,7 +102,12 @@ def plan(
     configs = resolve({**base, "drift": str(values["drift"])}, parse_settings(settings), classes)
     model = _model_folder(schedule.env, configs[0][1])
     jobs = [
-        Job(config.model_copy(update={"seed": seed}), folder / cls.name / f"s{seed}", model, command)
+        Job(
+            config.model_copy(update={"seed": seed}),
+            folder / Path(config.algorithm.replace(":", ".")).name / f"s{seed}",
+            model,
+            command,
+        )
         for seed in parse_seeds(seeds)
         for cls, config in configs
     ]

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from sao_bench.algorithm import Algorithm
 from sao_bench.batch import Batch
@@ -37,7 +38,12 @@ class Learner:
     """
 
     def __init__(
-        self, policy: nn.Module, algorithm: Algorithm, *, temperature: float = 1.0, micro_batch: int = 64
+        self,
+        policy: PreTrainedModel,
+        algorithm: Algorithm,
+        *,
+        temperature: float = 1.0,
+        micro_batch: int = 64,
     ):
         self.policy = policy
         self.algorithm = algorithm
@@ -64,7 +70,9 @@ class Learner:
         Returns:
             the metrics of this update (docs/GLOSSARY.md); an undefined one is None.
         """
-        batch = Batch.of(trajectories)
+        if self.algorithm.restart:
+            self._fresh_optimizers()
+        batch = self._batch(trajectories)
         metrics: dict[str, Any] = {}
         if self.critic is None:
             metrics |= self._train_policy(batch)
@@ -80,6 +88,7 @@ class Learner:
                 metrics |= self._train_policy(batch)
             if not fit_first:
                 metrics |= self._fit_critic(batch, targets)
+        metrics |= self.algorithm.metrics()
         return {name: finite(value) for name, value in metrics.items()}
 
     def pretrain_critic(self, trajectories: Sequence[Trajectory], batch_size: int) -> dict[str, Any]:
@@ -87,13 +96,28 @@ class Learner:
         metrics: dict[str, Any] = {}
         for _ in range(self.algorithm.config.value_pretrain_epochs):
             for start in range(0, len(trajectories), batch_size):
-                batch = Batch.of(trajectories[start : start + batch_size])
+                batch = self._batch(trajectories[start : start + batch_size])
                 self._read_values(batch)
                 metrics = self._value_metrics(batch)
                 metrics["value_loss"], metrics["critic_grad_norm"] = self._critic_step(
                     batch, self.algorithm.value_targets(batch)
                 )
         return {name: finite(value) for name, value in metrics.items()}
+
+    def _batch(self, trajectories: Sequence[Trajectory]) -> Batch:
+        """Lay out a batch, with the masks that the algorithm trains policy and critic on."""
+        batch = Batch.of(trajectories)
+        batch.action_mask_BT = self.algorithm.action_mask(batch)
+        batch.value_mask_BT = self.algorithm.value_mask(batch)
+        return batch
+
+    def _fresh_optimizers(self) -> None:
+        """Forget every moment; weights stay."""
+        config = self.algorithm.config
+        self._policy_optimizer = _adamw(self.policy, config.policy_lr, config)
+        if self.critic is not None:
+            self._critic_optimizer = _adamw(self.critic, config.critic_lr, config)
+        self.algorithm.restart = False
 
     # -- policy -----------------------------------------------------------------------------------
 
@@ -115,6 +139,8 @@ class Learner:
             if norm > 0 and math.isfinite(norm):
                 self._policy_optimizer.step()
                 self.optimizer_steps += 1
+        if self.algorithm.needs_updated_logp:
+            self.algorithm.updated(self._current_logp(batch), batch)
         return {
             **_policy_metrics(summarise(merge_stats(stats))),
             **_advantage_metrics(batch),
@@ -127,7 +153,7 @@ class Learner:
         """Accumulate the gradient of one minibatch and clip it; returns the loss and the norm before clipping."""
         config = self.algorithm.config
         self._policy_optimizer.zero_grad()
-        denominator = Denominator.of(batch.action_mask_BT, config.aggregate, config.aggregate_constant)
+        denominator = self.algorithm.denominator(batch)
         if self.algorithm.needs_current_logp:
             self.algorithm.prepare(self._current_logp(batch), batch)
         total = 0.0
@@ -169,7 +195,7 @@ class Learner:
         batch.final_values_B = torch.zeros(len(batch.trajectories))
         for index, part in batch.parts(self.micro_batch):
             values = self.critic(part.token_ids_BT)
-            batch.put(batch.values_BT, index, torch.where(part.action_mask_BT, values[:, :-1], 0.0))
+            batch.put(batch.values_BT, index, torch.where(part.value_mask_BT, values[:, :-1], 0.0))
             batch.final_values_B[index] = values.gather(1, part.lengths_B[:, None])[:, 0]
 
     def _fit_critic(self, batch: Batch, targets_BT: Tensor) -> dict[str, Any]:
@@ -193,14 +219,16 @@ class Learner:
         assert self.critic is not None
         config = self.algorithm.config
         self._critic_optimizer.zero_grad()
-        denominator = Denominator.of(batch.action_mask_BT, "token_mean")
+        assert batch.value_mask_BT is not None
+        denominator = Denominator.of(batch.value_mask_BT, "token_mean")
         total = 0.0
         for index, part in batch.parts(self.micro_batch):
+            assert part.value_mask_BT is not None
             values = self.critic(part.token_ids_BT)[:, :-1]
             output = value_loss(
                 values,
                 targets_BT[index, : values.shape[1]],
-                part.action_mask_BT,
+                part.value_mask_BT,
                 old_values_BT=part.values_BT,
                 clip=config.value_clip,
                 half=config.value_half,

@@ -14,6 +14,8 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers.utils import logging
 
 from sao_bench.errors import UserError
 
@@ -21,15 +23,12 @@ ATTENTION = re.compile(r"(^|[._])(self_attn|self_attention|attention|attn)($|\.)
 """Module names that count as attention, over the decoder families of `transformers`."""
 
 
-def load_policy(path: Path, dtype: torch.dtype = torch.float32) -> tuple[nn.Module, Any]:
+def load_policy(path: Path, dtype: torch.dtype = torch.float32) -> tuple[PreTrainedModel, Any]:
     """Load an `AutoModelForCausalLM` folder and its tokenizer, from disk only.
 
     Raises:
         UserError: the folder does not exist, is not a model, or has layers the engine cannot cache.
     """
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils import logging
-
     if not (path / "config.json").is_file():
         raise UserError(f"model {path}: not a model folder (it has no config.json)")
     logging.disable_progress_bar()
@@ -46,13 +45,13 @@ def load_policy(path: Path, dtype: torch.dtype = torch.float32) -> tuple[nn.Modu
     return model.eval(), tokenizer
 
 
-def cache_argument(model: nn.Module) -> str:
+def cache_argument(model: PreTrainedModel) -> str:
     """Return the name under which `model.forward` takes its key-value cache (it changed in 5.x)."""
     return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
 
 
 def token_logprobs(
-    model: nn.Module, token_ids_BT: Tensor, action_mask_BT: Tensor, temperature: float
+    model: PreTrainedModel, token_ids_BT: Tensor, action_mask_BT: Tensor, temperature: float
 ) -> tuple[Tensor, Tensor]:
     """Score the action tokens of right-padded sequences.
 
@@ -88,11 +87,10 @@ class Critic(nn.Module):
         policy: copied, without its language-model head.
     """
 
-    def __init__(self, policy: nn.Module):
+    def __init__(self, policy: PreTrainedModel):
         super().__init__()
-        self.backbone = copy.deepcopy(policy.base_model)
-        width = policy.get_input_embeddings().weight.shape[1]
-        self.head = nn.Linear(getattr(policy.config, "hidden_size", width), 1)
+        self.backbone: nn.Module = copy.deepcopy(policy.base_model)
+        self.head = nn.Linear(int(policy.config.hidden_size), 1)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 

@@ -12,7 +12,7 @@ import pkgutil
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sao_bench.errors import UserError, unknown
 
@@ -138,4 +138,6 @@ def register_with_gymnasium() -> None:
 
     for name, cls in environments().items():
         if name not in gymnasium.registry:
-            gymnasium.register(id=name, entry_point=cls, disable_env_checker=True, order_enforce=False)
+            gymnasium.register(
+                id=name, entry_point=cast(Any, cls), disable_env_checker=True, order_enforce=False
+            )

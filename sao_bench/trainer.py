@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import PreTrainedModel
 
 from sao_bench.algorithm import Algorithm
 from sao_bench.buffer import Buffer, Unit
@@ -78,6 +79,7 @@ class Trainer:
             getattr(policy.config, "max_position_embeddings", 1 << 20),
             env_options=config.env_options,
         )
+        algorithm.bind(config.batch_size, self.rollout.budget)
         self.stopping = False
         self.version = 0
         self.dispatched = 0
@@ -146,7 +148,7 @@ class Trainer:
         concept = self.environment.complete_concept(self.schedule.at(t))
         if concept.phase != self._phase:
             self._phase = concept.phase
-            if self.schedule.notify != "none":
+            if self.schedule.notify != "none" or self.algorithm.clairvoyant:
                 self.algorithm.on_concept_change(concept)
         episodes: list[Episode] = []
         for member in range(size):
@@ -326,7 +328,7 @@ class Trainer:
     def _evaluation_engine(self) -> TorchEngine:
         return self._new_engine(self.engine.model, self.config.cost.slots)
 
-    def _new_engine(self, model: torch.nn.Module, slots: int) -> TorchEngine:
+    def _new_engine(self, model: PreTrainedModel, slots: int) -> TorchEngine:
         return TorchEngine(
             model,
             self.chat.stop_ids,

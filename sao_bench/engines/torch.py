@@ -18,7 +18,8 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from sao_bench.models import cache_argument
@@ -75,7 +76,7 @@ class TorchEngine:
 
     def __init__(
         self,
-        model: nn.Module,
+        model: PreTrainedModel,
         stop_ids: Collection[int],
         *,
         slots: int = 128,
@@ -184,7 +185,7 @@ class TorchEngine:
             attention_mask=mask[:, None].to(self.model.dtype),
             use_cache=True,
             logits_to_keep=1 if width == 1 else 0,
-            **{self._cache_argument: Cache(layers=self._layers)},
+            **{self._cache_argument: Cache(layers=list(self._layers))},
         )
         return output.logits[torch.arange(rows), (lengths - 1) if width > 1 else 0]
 
@@ -239,6 +240,8 @@ class _SlotLayer(CacheLayerMixin):
     def __init__(self, slots: int) -> None:
         super().__init__()
         self.slots = slots
+        self.keys: Tensor
+        self.values: Tensor
         self.view = _View(slice(0, 0), torch.empty(0), 0)
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
