@@ -108,21 +108,16 @@ def diff(old: File, new: File) -> None:
 @app.command("list")
 def list_schedules() -> None:
     """Print the shipped schedules and what each is meant to show."""
-    from rich.console import Console
-    from rich.table import Table
-
     from sao_bench import registry
     from sao_bench.drift import load
 
-    table = Table("name", "version", "environment", "horizon", "phases", "shapes", "shows")
     for name in registry.schedules():
         schedule = load(name)
         phases = len(schedule.phases())
-        table.add_row(
-            name, schedule.version, schedule.env.removeprefix("sao_bench/"),
-            f"{schedule.horizon} {schedule.clock}", str(phases), _shapes(schedule), schedule.shows,
-        )  # fmt: skip
-    Console().print(table)
+        print(
+            f"{name}  {schedule.env}, {schedule.horizon} ticks of {schedule.clock}, phases {phases}, "
+            f"shapes {_shapes(schedule)}: {schedule.shows}"
+        )
 
 
 def _shapes(schedule: DriftSchedule) -> str:

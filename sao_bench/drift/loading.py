@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from sao_bench.drift.compose import Plan, Scope, expand, variants, without_sweep
-from sao_bench.drift.layers import LayerSpec, compile_layer
+from sao_bench.drift.layers import Layer, LayerSpec, compile_layer
 from sao_bench.drift.reading import Header, Probe, read_header
 from sao_bench.drift.schedule import DriftSchedule
 from sao_bench.drift.track import Track
@@ -169,13 +169,11 @@ def _compile(
             )
         )
     specs = [*plan.base.values(), *plan.overlays]
-    for layer in plan.overlays:
-        name = layer.channel.name
-        if name not in plan.base and not any(s.channel.name == name and s.op == "base" for s in specs):
-            specs.append(_default_layer(layer))
+    alone = {layer.channel.name: layer for layer in plan.overlays if layer.channel.name not in plan.base}
+    specs += [_default_layer(overlay) for overlay in alone.values()]
     specs.sort(key=lambda spec: (spec.channel.name, spec.op != "base", spec.priority))
     compiled = [compile_layer(spec, horizon, header.seed) for spec in specs]
-    by_channel: dict[str, list] = {}
+    by_channel: dict[str, list[Layer]] = {}
     for layer, _ in compiled:
         by_channel.setdefault(layer.channel.name, []).append(layer)
     tracks = [Track(layers[0].channel, layers, horizon) for layers in by_channel.values()]

@@ -11,7 +11,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
+from matplotlib.patches import Patch, Rectangle
 
 from sao_bench.drift.bins import Binned, binned
 from sao_bench.drift.schedule import DriftSchedule
@@ -23,7 +23,7 @@ OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "
 KINDS = {"real": ("#D55E00", ""), "virtual": ("#56B4E9", "////")}
 """Colour and hatch of the bar beside a channel."""
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 8,
     "axes.titlesize": 9,
     "axes.linewidth": 0.6,
@@ -140,7 +140,7 @@ def _side(ax: Any, name: str, kind: str | None) -> None:
         ax.spines[side].set_visible(False)
     if kind:
         colour, hatch = KINDS[kind]
-        bar = plt.Rectangle(
+        bar = Rectangle(
             (-0.022, 0), 0.014, 1, transform=ax.transAxes, clip_on=False, facecolor=colour, hatch=hatch,
             edgecolor="white" if hatch else colour, linewidth=0,
         )  # fmt: skip

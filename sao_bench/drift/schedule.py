@@ -42,15 +42,14 @@ Entry: TypeAlias = tuple[Any, str]
 class _Stretch:
     """Ticks between two neighbouring starts of pieces: what is constant, and what moves.
 
-    `tables` holds the entries of a moving channel by key, or None where its values are many; `few` says
-    that all have one, so that concepts are worth keeping.
+    `parts` goes with `moving`: slot, name, name in JSON, the entries by key or None where values are many,
+    and whether a key is the value itself. `few` says that all have entries: concepts are worth keeping.
     """
 
     values: dict[str, Value]
     texts: list[str]
-    slots: list[int] = field(default_factory=list)
     moving: list[Piece | Joined] = field(default_factory=list)
-    tables: list[list[Entry] | None] = field(default_factory=list)
+    parts: list[tuple[int, str, str, list[Entry] | None, bool]] = field(default_factory=list)
     few: bool = True
 
 
@@ -85,7 +84,7 @@ class DriftSchedule:
         self.source = source
         self.tracks = sorted(tracks, key=lambda track: track.channel.name)
         self.channels: tuple[Channel, ...] = tuple(track.channel for track in self.tracks)
-        self._names = [(channel.name, json.dumps(channel.name) + ":") for channel in self.channels]
+        self._heads = [json.dumps(channel.name) + ":" for channel in self.channels]
         self.hash = self._hash(content)
         self.warnings: list[str] = []
         self._starts = array("q", sorted({0}.union(*(track.starts for track in self.tracks))))
@@ -153,19 +152,16 @@ class DriftSchedule:
         tick = self._starts[index]
         stretch = _Stretch({}, [])
         for slot, track in enumerate(self.tracks):
-            name, _ = self._names[slot]
+            name, head = track.channel.name, self._heads[slot]
             moving = track.moving(tick)
-            value, text = _entry(self._names[slot], moving.decode(moving.key(tick)))
-            stretch.values[name] = value
+            stretch.values[name], text = _entry(head, moving.decode(moving.key(tick)))
             stretch.texts.append(text)
             if all(isinstance(piece, Constant) for piece in track.pieces(tick)):
                 continue
-            stretch.slots.append(slot)
+            table = [_entry(head, value) for value in moving.table] if moving.table else None
             stretch.moving.append(moving)
-            stretch.tables.append(
-                moving.table and [_entry(self._names[slot], value) for value in moving.table]
-            )
-        stretch.few = all(table is not None for table in stretch.tables)
+            stretch.parts.append((slot, name, head, table, moving.bare))
+        stretch.few = all(table is not None for _, _, _, table, _ in stretch.parts)
         if len(self._stretches) >= CACHE:
             self._stretches.clear()
         self._stretches[index] = stretch
@@ -174,9 +170,13 @@ class DriftSchedule:
     def _concept(self, stretch: _Stretch, phase: int, keys: list[Any]) -> Concept:
         """Build the concept of one combination of keys; equal to `Concept.of(values, phase)`."""
         values, texts = stretch.values.copy(), stretch.texts.copy()
-        for slot, moving, table, key in zip(stretch.slots, stretch.moving, stretch.tables, keys, strict=True):
-            name = self._names[slot]
-            values[name[0]], texts[slot] = table[key] if table else _entry(name, moving.decode(key))
+        for (slot, name, head, table, bare), moving, key in zip(
+            stretch.parts, stretch.moving, keys, strict=True
+        ):
+            if table is not None:
+                values[name], texts[slot] = table[key]
+            else:
+                values[name], texts[slot] = _entry(head, key if bare else moving.decode(key))
         text = "{" + ",".join(texts) + "}"
         return Concept(phase, values, hashlib.sha256(text.encode()).hexdigest()[:16])
 
@@ -312,7 +312,7 @@ def show(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _entry(name: tuple[str, str], value: Any) -> Entry:
+def _entry(head: str, value: Any) -> Entry:
     if type(value) is float:
-        return value, f"{name[1]}{value!r}"
-    return value, name[1] + json.dumps(value, sort_keys=True, separators=(",", ":"))
+        return value, head + repr(value)
+    return value, head + json.dumps(value, sort_keys=True, separators=(",", ":"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ class Joined:
     """The pieces of all layers of a channel, seen as one."""
 
     table = None
+    bare = False
 
     def __init__(self, track: Track, pieces: Sequence[Piece]) -> None:
         self.track = track
@@ -82,9 +84,9 @@ class Track:
                 value = value if other is None else other
             else:
                 value = value + other if layer.op == "add" else value * other
-        if self.channel.type == "int" and len(held) > 1:
-            return int(np.floor(value + 0.5))
-        return value
+        if len(held) > 1 and self.channel.type == "int":
+            return math.floor(value + 0.5)
+        return value + 0.0 if type(value) is float else value  # 0.0 and -0.0 are one concept
 
     def value(self, t: int) -> Value:
         """Return the channel's value at t."""

@@ -71,6 +71,8 @@ class Piece(ABC):
     """First tick after the event's own window; `final` is held from there on."""
     table: tuple[Held, ...] | None = None
     """The values by key, if they are few."""
+    bare: bool = False
+    """Whether a key is the value itself."""
     final: Held
     """What is held once the event is over (at the last tick in force, for shapes without a window)."""
 
@@ -154,7 +156,10 @@ class Constant(Piece):
 
 
 class Switching(Piece):
-    """Values that switch at given ticks: `values[states[i]]` is held from `times[i]` to `times[i + 1]`."""
+    """Values that switch at given ticks: `values[states[i]]` is held from `times[i]` to `times[i + 1]`.
+
+    A tick at which the state is drawn again and stays is no switch.
+    """
 
     def __init__(
         self,
@@ -168,6 +173,8 @@ class Switching(Piece):
     ) -> None:
         self.shape = shape  # type: ignore[misc]
         self.origin = origin
+        real = np.diff(states, prepend=-1) != 0
+        times, states = times[real], states[real]
         self.times = array("q", np.ascontiguousarray(times, np.int64).tobytes())
         self.states = array("I", np.ascontiguousarray(states, np.uint32).tobytes())
         self.table = self.values = values
@@ -294,12 +301,6 @@ class Shape(ABC):
     def warning(cls, piece: Piece) -> str | None:
         """Return what a reader should know about the realised event, or None."""
         return None
-
-
-def between(a: float, b: float, u: float) -> float:
-    """Return the number at the fraction `u` of the way from a to b, never outside them."""
-    value = a + (b - a) * u
-    return min(max(value, a), b) if a <= b else min(max(value, b), a)
 
 
 def merged(parts: Sequence[Any]) -> np.ndarray:

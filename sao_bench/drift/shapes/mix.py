@@ -49,7 +49,7 @@ class Mixing(Piece):
 
     def share(self, t: int) -> float:
         """Return the probability of the new value at t."""
-        return float(mix_share(self.curve, np.float64((t - self.start) / self.width)))
+        return float(mix_share(self.curve, np.array((t - self.start) / self.width)))
 
     def key(self, t: int) -> Hashable:
         """Return whether the new value is drawn at t."""
@@ -57,7 +57,7 @@ class Mixing(Piece):
 
     def decode(self, key: Any) -> Held:
         """Return the new or the old value."""
-        return self.table[key]
+        return self.final if key else self.origin
 
     def next_change(self, t: int) -> int:
         """Return the next tick: each draws anew."""

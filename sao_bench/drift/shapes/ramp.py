@@ -2,66 +2,65 @@
 
 from __future__ import annotations
 
-import math
+from array import array
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 from sao_bench.drift.fields import Key, ticks
-from sao_bench.drift.shapes.base import Context, Distance, Held, Piece, Shape, between
+from sao_bench.drift.shapes.base import Context, Distance, Held, Piece, Shape
 
 GROWTH = 5.0
 """Exponent of the exponential curve: slow at first, then fast."""
+DIGITS = 12
+"""Decimals of a curve, so that the last bits of a platform's `cos` and `exp` do not change a concept."""
 
 
-def progress(curve: str, u: float) -> float:
-    """Return how far a ramp has come at the fraction `u` of its window: exactly 0 at 0 and 1 at 1.
-
-    Rounded to 12 digits, so that the last bits of a platform's `cos` and `exp` do not change a concept.
-    """
-    if u <= 0 or u >= 1:
-        return float(u >= 1)
+def progress(curve: str, u: np.ndarray) -> np.ndarray:
+    """Return how far a ramp has come at fractions `u` of its window: exactly 0 at 0 and 1 at 1."""
     match curve:
         case "linear":
             return u
         case "cosine":
-            return round((1 - math.cos(math.pi * u)) / 2, 12)
+            return np.round((1 - np.cos(np.pi * u)) / 2, DIGITS)
         case _:
-            return round(math.expm1(GROWTH * u) / math.expm1(GROWTH), 12)
+            return np.round(np.expm1(GROWTH * u) / np.expm1(GROWTH), DIGITS)
 
 
 class Sliding(Piece):
-    """A closed form in t; monotone, so that its ends bound it."""
+    """A closed form in t, laid out once per tick of the window; monotone, so that its ends bound it."""
 
     shape = "ramp"
 
     def __init__(self, context: Context, width: int, curve: str, to: Any) -> None:
         self.start, self.end = context.start, context.start + width
-        self.width, self.curve = width, curve
         self.origin: Any = context.origin
         self.final: Any = to
-        self.whole = context.channel.type == "int"
-        self.simplex = context.channel.type == "simplex"
+        shares = progress(curve, np.arange(width) / width)
+        self.shares = array("d", shares.tobytes())
+        self.bare = context.channel.type != "simplex"
+        if self.bare:
+            path = np.clip(self.origin + (to - self.origin) * shares, *sorted((self.origin, to)))
+            if context.channel.type == "int":
+                self.path: Any = array("q", np.floor(path + 0.5).astype(np.int64).tobytes())
+            else:
+                self.path = array("d", path.tobytes())
 
     def share(self, t: int) -> float:
         """Return the progress at t."""
-        return progress(self.curve, (t - self.start) / self.width)
+        return self.shares[t - self.start]
 
     def key(self, t: int) -> Hashable:
         """Return the number itself; t for a mixture."""
-        return t if self.simplex else self._value(t)
+        return self.path[t - self.start] if self.bare else t
 
     def decode(self, key: Any) -> Held:
         """Return the value of a key."""
-        return self._value(key) if self.simplex else key
-
-    def _value(self, t: int) -> Any:
-        share = self.share(t)
-        if share >= 1:
-            return self.final
-        if self.simplex:
-            return {k: (1 - share) * v + share * self.final[k] for k, v in self.origin.items()}
-        value = between(self.origin, self.final, share)
-        return math.floor(value + 0.5) if self.whole else value
+        if self.bare:
+            return key
+        share = self.share(key)
+        return {k: (1 - share) * v + share * self.final[k] for k, v in self.origin.items()}
 
     def next_change(self, t: int) -> int:
         """Return the next tick."""
@@ -100,6 +99,11 @@ class Ramp(Shape):
     @classmethod
     def length(cls, params: dict[str, Any]) -> int:
         """Return the width."""
+        return params["width"]
+
+    @classmethod
+    def draws(cls, params: dict[str, Any], span: int) -> float:
+        """Return the width: one value per tick."""
         return params["width"]
 
     @classmethod

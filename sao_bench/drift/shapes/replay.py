@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sao_bench.drift.fields import MAX_TICKS, Key, canonical_value
-from sao_bench.drift.shapes.base import FOREVER, Context, Distance, Held, Piece, Shape, Switching, between
+from sao_bench.drift.shapes.base import FOREVER, Context, Distance, Held, Piece, Shape, Switching
 from sao_bench.drift.yaml12 import Node, Place, resolve
 from sao_bench.errors import did_you_mean
 from sao_bench.types import Channel, Value
@@ -67,6 +67,7 @@ class Traced(Piece):
     """Numbers of a trace, held or joined by straight lines."""
 
     shape = "replay"
+    bare = True
 
     def __init__(self, context: Context, trace: Trace, linear: bool) -> None:
         self.start, self.end = context.start, context.start + trace[-1][0] + 1
@@ -112,6 +113,14 @@ class Traced(Piece):
     def extremes(self) -> tuple[Held, ...]:
         """Return the smallest and the largest value."""
         return min(self.path), max(self.path)
+
+
+def between(a: float, b: float, u: float) -> float:
+    """Return the number at the fraction `u` of the way from a to b, never outside them."""
+    value = a + (b - a) * u
+    if a <= b:
+        return b if value > b else value
+    return b if value < b else value
 
 
 class Replay(Shape):

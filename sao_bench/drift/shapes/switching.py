@@ -17,10 +17,7 @@ _VALUES = Key("values", "values", "the values, beginning with the one held from 
 def _switching(
     shape: str, context: Context, times: np.ndarray, states: np.ndarray, values: tuple[Any, ...]
 ) -> Piece:
-    """Build the piece from the moments at which a state is (re)drawn, keeping the real switches only."""
-    real = np.ones(len(states), bool)
-    real[1:] = states[1:] != states[:-1]
-    return Switching(shape, context.origin, context.end, times[real], states[real], values, opens=True)
+    return Switching(shape, context.origin, context.end, times, states, values, opens=True)
 
 
 def _distinct(node: Node, params: dict[str, Any]) -> None:

@@ -45,21 +45,23 @@ class Wandering(Piece):
     """Values precomputed at compile, one for every `every` ticks."""
 
     shape = "walk"
+    bare = True
 
     def __init__(self, context: Context, every: int, path: np.ndarray) -> None:
         self.start, self.end = context.start, context.end
         self.every = every
-        self.whole = context.channel.type == "int"
-        if self.whole:
-            path = np.floor(path + 0.5)
-        self.path = array("d", path.astype(np.float64).tobytes())
+        if context.channel.type == "int":
+            self.path: Any = array("q", np.floor(path + 0.5).astype(np.int64).tobytes())
+        else:
+            self.path = array("d", path.astype(np.float64).tobytes())
+        self.steps = len(self.path) - 1
         self.origin: Any = context.origin
-        self.final = self._number(self.path[-1])
+        self.final = self.path[-1]
+        self.path.append(self.final)  # held at the horizon, where the next step would be due
 
     def key(self, t: int) -> Hashable:
         """Return the number itself."""
-        i = (t - self.start) // self.every
-        return self._number(self.path[i] if i < len(self.path) else self.path[-1])
+        return self.path[(t - self.start) // self.every]
 
     def decode(self, key: Any) -> Held:
         """Return the number."""
@@ -68,7 +70,7 @@ class Wandering(Piece):
     def next_change(self, t: int) -> int:
         """Return the tick of the next value."""
         k = (t - self.start) // self.every + 1
-        return self.start + k * self.every if k < len(self.path) else FOREVER
+        return self.start + k * self.every if k <= self.steps else FOREVER
 
     def openings(self) -> Sequence[int]:
         """Return the start: from there on the world wanders."""
@@ -80,15 +82,11 @@ class Wandering(Piece):
 
     def variation(self, distance: Distance) -> float:
         """Return the length of the path."""
-        path = np.frombuffer(self.path)
-        return float(np.abs(np.diff(path)).sum()) * distance(0.0, 1.0)
+        return float(np.abs(np.diff(np.array(self.path))).sum()) * distance(0, 1)
 
     def extremes(self) -> tuple[Held, ...]:
         """Return the smallest and the largest value."""
-        return self._number(min(self.path)), self._number(max(self.path))
-
-    def _number(self, value: float) -> float:
-        return int(value) if self.whole else value
+        return min(self.path), max(self.path)
 
 
 class Walk(Shape):
