@@ -20,8 +20,10 @@ class Batch:
     """One batch of finished trajectories, in order of arrival.
 
     `rewards_BT` holds each turn's reward at the turn's last action token. `action_mask_BT` is False on every
-    token of a trajectory whose reward is not valid (a fault). `values_BT`, `final_values_B` (the state after the
-    last token), `proximal_logp_BT` and `advantages_BT` are filled in by the learner where an algorithm needs them.
+    token of a trajectory whose reward is not valid (a fault). Filled in later: `value_mask_BT` (where V is read
+    and trained), `values_BT`, `final_values_B` (the state after the last token), `proximal_logp_BT` and
+    `advantages_BT` by the learner where an algorithm needs them; `keep_BT` by an algorithm that selects tokens
+    over a whole minibatch.
     """
 
     trajectories: Sequence[Trajectory]
@@ -35,10 +37,12 @@ class Batch:
     group_ids_B: Tensor
     truncated_B: Tensor
     valid_B: Tensor
+    value_mask_BT: Tensor | None = None
     values_BT: Tensor | None = None
     final_values_B: Tensor | None = None
     proximal_logp_BT: Tensor | None = None
     advantages_BT: Tensor | None = None
+    keep_BT: Tensor | None = None
 
     @classmethod
     def of(cls, trajectories: Sequence[Trajectory]) -> Batch:
@@ -57,7 +61,7 @@ class Batch:
             behavior_logp_BT=pad("logp", torch.float32),
             rewards_BT=pad("rewards", torch.float32),
             turn_ids_BT=pad("turns", torch.long),
-            rewards_B=torch.tensor([t.reward + t.early_reward for t in trajectories], dtype=torch.float32),
+            rewards_B=torch.tensor([t.reward for t in trajectories], dtype=torch.float32),
             lengths_B=torch.tensor([len(row.ids) for row in rows]),
             group_ids_B=torch.tensor([t.group for t in trajectories]),
             truncated_B=torch.tensor([t.truncated for t in trajectories]),

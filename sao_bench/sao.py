@@ -21,19 +21,15 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from sao_bench.algorithm import Algorithm, CriticConfig, over, policy_inputs
+from sao_bench.algorithm import Algorithm, CriticConfig, DISConfig, band, over, policy_inputs
 from sao_bench.batch import Batch
 from sao_bench.estimators import length_adaptive_lambda, skip_observation_gae, whiten
 from sao_bench.losses import Denominator, LossOutput, dis
 
 
-class SAOConfig(CriticConfig):
-    """SAO's own options; optimizer, critic and aggregation are inherited."""
+class SAOConfig(CriticConfig, DISConfig):
+    """SAO's own options; optimizer, critic, band and aggregation are inherited."""
 
-    eps_low: float = Field(0.3, ge=0, le=1)
-    """The band's lower edge is 1 - eps_low: 0.3 for maths, 0.8 for coding."""
-    eps_high: float = Field(5.0, ge=0)
-    """The band's upper edge is 1 + eps_high: 5.0 for maths, 3.0 for coding."""
     gamma: float = Field(1.0, ge=0, le=1)
     """Discount per action token."""
     alpha: float = Field(1.5, gt=0)
@@ -63,21 +59,20 @@ class SAO(Algorithm):
 
     def loss(self, logp_BT: Tensor, batch: Batch, denominator: Denominator) -> LossOutput:
         """DIS loss against the behaviour policy."""
-        return dis(
-            *policy_inputs(logp_BT, batch),
-            eps_low=self.config.eps_low,
-            eps_high=self.config.eps_high,
-            **over(denominator),
-        )
+        return dis(*policy_inputs(logp_BT, batch), **band(self.config), **over(denominator))
 
-    def _gae(self, batch: Batch, lam: float | Tensor) -> tuple[Tensor, Tensor]:
-        assert batch.values_BT is not None and batch.final_values_B is not None
-        bootstrap_B = None
-        if self.config.truncation == "bootstrap":
-            bootstrap_B = torch.where(batch.truncated_B, batch.final_values_B, 0.0)
+    def gae(self, batch: Batch, lam: float | Tensor, bootstrap_B: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return advantages and returns (B, T): here token by token, past the observations."""
+        assert batch.values_BT is not None
         return skip_observation_gae(
             batch.values_BT, batch.rewards_BT, batch.action_mask_BT, self.config.gamma, lam, bootstrap_B
         )
+
+    def _gae(self, batch: Batch, lam: float | Tensor) -> tuple[Tensor, Tensor]:
+        if self.config.truncation == "terminal":
+            return self.gae(batch, lam, None)
+        assert batch.final_values_B is not None
+        return self.gae(batch, lam, torch.where(batch.truncated_B, batch.final_values_B, 0.0))
 
     def _lengths(self, batch: Batch) -> Tensor:
         if self.config.lambda_length == "trajectory":
