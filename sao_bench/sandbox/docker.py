@@ -69,14 +69,25 @@ def missing() -> str | None:
 
 def sweep() -> list[str]:
     """Remove containers whose owner died; say which."""
-    found = []
-    with contextlib.suppress(SandboxFaultError):
-        for container in client().containers.list(all=True, filters={"label": LABEL}):
-            if not owner_alive(container.labels[LABEL]):
-                with contextlib.suppress(Exception):
-                    container.remove(force=True)
-                found.append(f"container {container.short_id}")
-    return found
+    try:
+        left = containers()
+    except SandboxFaultError:
+        return []
+    orphans = [name for name, owner in left.items() if not owner_alive(owner)]
+    for name in orphans:
+        with contextlib.suppress(Exception):
+            client().api.remove_container(name, force=True)
+    return [f"container {name[:12]}" for name in orphans]
+
+
+def containers() -> dict[str, str]:
+    """Return the owner of every container of ours by id, running or not.
+
+    Raises:
+        SandboxFaultError: no daemon answers.
+    """
+    rows = client().api.containers(all=True, filters={"label": LABEL})
+    return {row["Id"]: row["Labels"][LABEL] for row in rows}
 
 
 def spawn(argv: Sequence[str], limits: Limits, extra: Sequence[Path] = ()) -> DockerCell:

@@ -56,6 +56,6 @@ def containers() -> set[str]:
     from sao_bench.sandbox.limits import SandboxFaultError
 
     try:
-        return {c.id for c in docker.client().containers.list(all=True, filters={"label": docker.LABEL})}
+        return set(docker.containers())
     except SandboxFaultError:
         return set()
