@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypedDict
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
@@ -210,9 +210,13 @@ class ArrivalBaseline(Algorithm):
         if trajectory.reward_valid:
             self._waiting[trajectory.index] = self.judge(trajectory)
 
+    def judged(self, batch: Batch) -> Tensor:
+        """Return what was found at arrival (B,), and forget it; 0 for a fault."""
+        return torch.tensor([self._waiting.pop(t.index, 0.0) for t in batch.trajectories])
+
     def advantages(self, batch: Batch) -> Tensor:
         """Return what was found at arrival, the same for every token."""
-        return spread(torch.tensor([self._waiting.pop(t.index, 0.0) for t in batch.trajectories]), batch)
+        return spread(self.judged(batch), batch)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the memory and the advantages of trajectories that wait to be consumed."""
@@ -247,16 +251,30 @@ def policy_inputs(logp_BT: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor
     return logp_BT, batch.behavior_logp_BT, batch.advantages_BT, batch.action_mask_BT
 
 
-def over(denominator: Denominator) -> dict[str, Any]:
+class _Over(TypedDict):
+    aggregate: str
+    denominator: Denominator
+
+
+class _Band(TypedDict):
+    eps_low: float
+    eps_high: float
+
+
+class _Clip(_Band):
+    dual_c: float | None
+
+
+def over(denominator: Denominator) -> _Over:
     """Return how a loss aggregates, as its keyword arguments."""
     return {"aggregate": denominator.how, "denominator": denominator}
 
 
-def band(config: DISConfig) -> dict[str, float]:
+def band(config: DISConfig) -> _Band:
     """Return the band of a config as keyword arguments of `dis`."""
     return {"eps_low": config.eps_low, "eps_high": config.eps_high}
 
 
-def clip(config: ClipConfig) -> dict[str, Any]:
+def clip(config: ClipConfig) -> _Clip:
     """Return the clipping range of a config as keyword arguments of the clip losses."""
     return {"eps_low": config.eps_low, "eps_high": config.eps_high, "dual_c": config.dual_c}

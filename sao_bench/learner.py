@@ -194,6 +194,7 @@ class Learner:
         batch.values_BT = torch.zeros_like(batch.behavior_logp_BT)
         batch.final_values_B = torch.zeros(len(batch.trajectories))
         for index, part in batch.parts(self.micro_batch):
+            assert part.value_mask_BT is not None
             values = self.critic(part.token_ids_BT)
             batch.put(batch.values_BT, index, torch.where(part.value_mask_BT, values[:, :-1], 0.0))
             batch.final_values_B[index] = values.gather(1, part.lengths_B[:, None])[:, 0]

@@ -21,7 +21,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from sao_bench.algorithm import Algorithm, CriticConfig, DISConfig, band, over, policy_inputs
+from sao_bench.algorithm import Algorithm, AlgorithmConfig, CriticConfig, DISConfig, band, over, policy_inputs
 from sao_bench.batch import Batch
 from sao_bench.estimators import length_adaptive_lambda, skip_observation_gae, whiten
 from sao_bench.losses import Denominator, LossOutput, dis
@@ -44,7 +44,7 @@ class SAO(Algorithm):
     """Single-rollout asynchronous optimization."""
 
     name: ClassVar[str] = "sao"
-    Config = SAOConfig
+    Config: ClassVar[type[AlgorithmConfig]] = SAOConfig
     needs_critic: ClassVar[bool] = True
 
     def advantages(self, batch: Batch) -> Tensor:

@@ -1,0 +1,76 @@
+"""Controls: what a method has to beat, or cannot be expected to.
+
+- `frozen`: never learns. The score of the starting policy under the same drift, batches and clocks.
+- `random_reward`: `running_mean` paid by a fair coin. What formatting, length and the optimizer alone do.
+- `clairvoyant_restart`: SAO told of every phase, with fresh optimizers at the first update after it. What
+  knowing the moment of a drift is worth to the optimizer; weights and critic stay.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from pydantic import Field
+from sao_bench.baselines.running_mean import RunningMeanBaseline, RunningMeanConfig
+from torch import Tensor
+
+from sao_bench.algorithm import Algorithm, AlgorithmConfig, over, policy_inputs
+from sao_bench.batch import Batch
+from sao_bench.losses import Denominator, LossOutput, reinforce
+from sao_bench.sao import SAO
+from sao_bench.seeding import generator
+from sao_bench.types import Concept, Trajectory
+
+
+class Frozen(Algorithm):
+    """Control: the starting policy, never updated."""
+
+    name: ClassVar[str] = "frozen"
+    Config = AlgorithmConfig
+
+    def advantages(self, batch: Batch) -> Tensor:
+        """Return 0 for every token: the gradient is exactly 0, and the learner takes no step on that."""
+        return torch.zeros_like(batch.behavior_logp_BT)
+
+    def loss(self, logp_BT: Tensor, batch: Batch, denominator: Denominator) -> LossOutput:
+        """Nothing but the statistics."""
+        return reinforce(*policy_inputs(logp_BT, batch), **over(denominator))
+
+
+class RandomRewardConfig(RunningMeanConfig):
+    """The coin; window and band are inherited."""
+
+    probability: float = Field(0.5, ge=0, le=1)
+    """Of a reward of 1; else it is 0."""
+
+
+class RandomReward(RunningMeanBaseline):
+    """Control: the running mean's method, paid by a coin instead of the environment."""
+
+    name: ClassVar[str] = "random_reward"
+    Config = RandomRewardConfig
+
+    def judge(self, trajectory: Trajectory) -> float:
+        """Throw the coin of this episode (from its seed) and judge that."""
+        draw = generator(trajectory.seed, "random_reward").random()
+        return self.memory.update(float(draw < self.config.probability))
+
+
+class ClairvoyantRestart(SAO):
+    """Control: SAO with fresh optimizers at every phase of the schedule."""
+
+    name: ClassVar[str] = "clairvoyant_restart"
+    clairvoyant: ClassVar[bool] = True
+
+    def on_concept_change(self, concept: Concept) -> None:
+        """Ask for fresh optimizers, except at the start."""
+        self.restart = self.restart or concept.phase > 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return whether a restart is due."""
+        return {"restart": self.restart}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore `state_dict`."""
+        self.restart = state["restart"]

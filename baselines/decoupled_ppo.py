@@ -1,0 +1,70 @@
+"""Decoupled PPO (AReaL): `pi_prox/mu` times the clip loss on pi/pi_prox, clip 0.4, weights above 5 dropped.
+
+Source: arXiv 2505.24298, section 5.2, after Hilton et al. 2022: the trust region is around the learner when
+the batch was formed, not around the stale behaviour policy. 4 minibatch updates per batch; dropped tokens stay
+in the denominator. Two names for the two advantages: the group's (no critic), or SAO's GAE with a critic that
+trains whole, one fit per minibatch.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+from sao_bench.baselines.grpo import GRPO
+from sao_bench.baselines.vapo import VAPO, MinibatchCriticConfig
+from torch import Tensor
+
+from sao_bench.algorithm import Algorithm, ClipConfig, GroupConfig, clip, over, policy_inputs
+from sao_bench.batch import Batch
+from sao_bench.losses import Denominator, LossOutput
+from sao_bench.losses import decoupled_ppo as decoupled_loss
+
+
+class DecoupledConfig(ClipConfig):
+    """Clip and cap."""
+
+    eps_low: float = Field(0.4, ge=0, le=1)
+    """Clip of pi/pi_prox, lower edge 1 - eps_low."""
+    eps_high: float = Field(0.4, ge=0)
+    """Clip of pi/pi_prox, upper edge 1 + eps_high."""
+    behavior_cap: float = Field(5.0, gt=0)
+    """Tokens with pi_prox/mu above this are dropped."""
+    minibatches: int = Field(4, ge=1)
+    """Optimizer steps per batch."""
+
+
+class DecoupledGroupConfig(DecoupledConfig, GroupConfig):
+    """Group size, clip and cap."""
+
+
+class DecoupledCriticConfig(DecoupledConfig, MinibatchCriticConfig):
+    """Critic, clip and cap."""
+
+
+class _Decoupled(Algorithm):
+    needs_proximal: ClassVar[bool] = True
+
+    def loss(self, logp_BT: Tensor, batch: Batch, denominator: Denominator) -> LossOutput:
+        """Decoupled clipped surrogate."""
+        return decoupled_loss(
+            *policy_inputs(logp_BT, batch),
+            proximal_logp_BT=batch.proximal_logp_BT,
+            behavior_cap=self.config.behavior_cap,
+            **clip(self.config),
+            **over(denominator),
+        )
+
+
+class DecoupledPPO(_Decoupled, GRPO):
+    """Group-relative advantages, decoupled clip loss."""
+
+    name: ClassVar[str] = "decoupled_ppo"
+    Config = DecoupledGroupConfig
+
+
+class DecoupledPPOCritic(_Decoupled, VAPO):
+    """GAE with a critic, decoupled clip loss."""
+
+    name: ClassVar[str] = "decoupled_ppo_critic"
+    Config = DecoupledCriticConfig
