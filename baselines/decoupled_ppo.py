@@ -22,7 +22,7 @@ from sao_bench.losses import decoupled_ppo as decoupled_loss
 
 
 class DecoupledConfig(ClipConfig):
-    """Clip and cap."""
+    """A mixin: clip, cap and minibatches."""
 
     eps_low: float = Field(0.4, ge=0, le=1)
     """Clip of pi/pi_prox, lower edge 1 - eps_low."""

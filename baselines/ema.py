@@ -11,14 +11,14 @@ from typing import ClassVar
 from pydantic import Field
 from torch import Tensor
 
-from sao_bench.algorithm import ArrivalBaseline, DISConfig, band, over, policy_inputs
+from sao_bench.algorithm import AlgorithmConfig, ArrivalBaseline, DISConfig, band, over, policy_inputs
 from sao_bench.batch import Batch
 from sao_bench.estimators import ExponentialMean
 from sao_bench.losses import Denominator, LossOutput, dis
 from sao_bench.types import Trajectory
 
 
-class EMAConfig(DISConfig):
+class EMAConfig(AlgorithmConfig, DISConfig):
     """Decay; the band is inherited."""
 
     decay: float = Field(0.95, ge=0, lt=1)

@@ -12,13 +12,13 @@ from typing import ClassVar
 from pydantic import Field
 from torch import Tensor
 
-from sao_bench.algorithm import Algorithm, ClipConfig, clip, over, policy_inputs
+from sao_bench.algorithm import Algorithm, AlgorithmConfig, ClipConfig, clip, over, policy_inputs
 from sao_bench.batch import Batch
 from sao_bench.estimators import token_return, whiten
 from sao_bench.losses import Denominator, LossOutput, ppo_clip
 
 
-class ReinforcePPConfig(ClipConfig):
+class ReinforcePPConfig(AlgorithmConfig, ClipConfig):
     """Discount; the clip is inherited."""
 
     gamma: float = Field(1.0, ge=0, le=1)

@@ -11,14 +11,14 @@ from typing import ClassVar
 from pydantic import Field
 from torch import Tensor
 
-from sao_bench.algorithm import ArrivalBaseline, DISConfig, band, over, policy_inputs
+from sao_bench.algorithm import AlgorithmConfig, ArrivalBaseline, DISConfig, band, over, policy_inputs
 from sao_bench.batch import Batch
 from sao_bench.estimators import RunningMean
 from sao_bench.losses import Denominator, LossOutput, dis
 from sao_bench.types import Trajectory
 
 
-class RunningMeanConfig(DISConfig):
+class RunningMeanConfig(AlgorithmConfig, DISConfig):
     """Window; the band is inherited."""
 
     window: int = Field(128, ge=1)

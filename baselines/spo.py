@@ -19,14 +19,22 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from sao_bench.algorithm import ArrivalBaseline, ClipHigherConfig, clip, over, policy_inputs, spread
+from sao_bench.algorithm import (
+    AlgorithmConfig,
+    ArrivalBaseline,
+    ClipHigherConfig,
+    clip,
+    over,
+    policy_inputs,
+    spread,
+)
 from sao_bench.batch import Batch
 from sao_bench.estimators import BetaTracker, whiten
 from sao_bench.losses import Denominator, LossOutput, ppo_clip
 from sao_bench.types import Trajectory
 
 
-class SPOConfig(ClipHigherConfig):
+class SPOConfig(AlgorithmConfig, ClipHigherConfig):
     """How fast the tracker forgets; the clip is inherited."""
 
     half_life: float = Field(0.06, gt=0)

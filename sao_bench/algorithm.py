@@ -50,8 +50,8 @@ class GroupConfig(AlgorithmConfig):
     """Rollouts per prompt."""
 
 
-class DISConfig(AlgorithmConfig):
-    """The band of double-sided importance sampling. Defaults are SAO's for maths (coding: 0.8 and 3.0)."""
+class DISConfig(BaseModel):
+    """A mixin: the band of double-sided importance sampling. Defaults are SAO's for maths (coding: 0.8 and 3.0)."""
 
     eps_low: float = Field(0.3, ge=0, le=1)
     """The open band's lower edge is 1 - eps_low."""
@@ -59,8 +59,8 @@ class DISConfig(AlgorithmConfig):
     """The open band's upper edge is 1 + eps_high."""
 
 
-class ClipConfig(AlgorithmConfig):
-    """The clipping range of a PPO-style loss. Defaults are PPO's (arXiv 1707.06347)."""
+class ClipConfig(BaseModel):
+    """A mixin: the clipping range of a PPO-style loss. Defaults are PPO's (arXiv 1707.06347)."""
 
     eps_low: float = Field(0.2, ge=0, le=1)
     """Clip, lower edge 1 - eps_low."""
@@ -71,7 +71,7 @@ class ClipConfig(AlgorithmConfig):
 
 
 class ClipHigherConfig(ClipConfig):
-    """DAPO's asymmetric range (arXiv 2503.14476)."""
+    """A mixin: DAPO's asymmetric range (arXiv 2503.14476)."""
 
     eps_high: float = Field(0.28, ge=0)
     """Clip, upper edge 1 + eps_high."""
