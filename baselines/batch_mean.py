@@ -30,7 +30,7 @@ class BatchMeanConfig(AlgorithmConfig):
 
 
 class BatchMean(Algorithm):
-    """Single rollouts judged by the batch's mean reward; whole trajectories masked by divergence."""
+    """Batch mean reward as baseline, trust region by trajectory."""
 
     name: ClassVar[str] = "batch_mean"
     Config = BatchMeanConfig

@@ -27,7 +27,7 @@ class CISPOConfig(GroupConfig):
 
 
 class CISPO(GRPO):
-    """Group-relative advantages, importance weight capped and detached."""
+    """GRPO's advantage, importance weight capped and detached."""
 
     name: ClassVar[str] = "cispo"
     Config = CISPOConfig

@@ -46,7 +46,7 @@ class RandomRewardConfig(RunningMeanConfig):
 
 
 class RandomReward(RunningMeanBaseline):
-    """Control: the running mean's method, paid by a coin instead of the environment."""
+    """Control: running_mean, paid by a coin."""
 
     name: ClassVar[str] = "random_reward"
     Config = RandomRewardConfig
@@ -58,7 +58,7 @@ class RandomReward(RunningMeanBaseline):
 
 
 class ClairvoyantRestart(SAO):
-    """Control: SAO with fresh optimizers at every phase of the schedule."""
+    """Control: SAO with fresh optimizers at every new phase."""
 
     name: ClassVar[str] = "clairvoyant_restart"
     clairvoyant: ClassVar[bool] = True

@@ -36,7 +36,7 @@ class DAPOConfig(GroupConfig, ClipHigherConfig):
 
 
 class DAPO(GRPO):
-    """Group-relative advantages, clip-higher, equal groups refilled, over-long penalty."""
+    """GRPO's advantage, clip-higher, equal groups refilled."""
 
     name: ClassVar[str] = "dapo"
     Config = DAPOConfig

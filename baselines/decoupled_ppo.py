@@ -57,7 +57,7 @@ class _Decoupled(Algorithm):
 
 
 class DecoupledPPO(_Decoupled, GRPO):
-    """Group-relative advantages, decoupled clip loss."""
+    """GRPO's advantage, decoupled clip loss."""
 
     name: ClassVar[str] = "decoupled_ppo"
     Config = DecoupledGroupConfig

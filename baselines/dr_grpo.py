@@ -31,7 +31,7 @@ class DrGRPOConfig(GroupConfig, ClipConfig):
 
 
 class DrGRPO(GRPO):
-    """Group-mean advantages, no division by spread or length."""
+    """Group-mean advantage, no division by spread or length."""
 
     name: ClassVar[str] = "dr_grpo"
     Config = DrGRPOConfig

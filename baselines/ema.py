@@ -26,7 +26,7 @@ class EMAConfig(AlgorithmConfig, DISConfig):
 
 
 class EMA(ArrivalBaseline):
-    """Single rollouts judged by an exponential moving average of rewards; DIS loss."""
+    """Moving average of rewards as baseline, DIS loss."""
 
     name: ClassVar[str] = "ema"
     Config = EMAConfig

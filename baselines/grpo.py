@@ -35,7 +35,7 @@ class GRPOConfig(GroupConfig, ClipConfig):
 
 
 class GRPO(Algorithm):
-    """Group-relative advantages, symmetric clip, mean of per-sequence means."""
+    """Group-relative advantage, symmetric clip, sequence means."""
 
     name: ClassVar[str] = "grpo"
     Config: ClassVar[type[AlgorithmConfig]] = GRPOConfig

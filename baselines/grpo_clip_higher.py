@@ -20,7 +20,7 @@ class GRPOClipHigherConfig(GroupConfig, ClipHigherConfig):
 
 
 class GRPOClipHigher(GRPO):
-    """Group-relative advantages, asymmetric clip, token mean."""
+    """GRPO's advantage, asymmetric clip, token mean."""
 
     name: ClassVar[str] = "grpo_clip_higher"
     Config = GRPOClipHigherConfig

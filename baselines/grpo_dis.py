@@ -21,7 +21,7 @@ class GRPODISConfig(GroupConfig, DISConfig):
 
 
 class GRPODIS(GRPO):
-    """Group-relative advantages, DIS loss."""
+    """GRPO's advantage, DIS loss."""
 
     name: ClassVar[str] = "grpo_dis"
     Config = GRPODISConfig

@@ -29,7 +29,7 @@ class GSPOConfig(GRPOConfig):
 
 
 class GSPO(GRPO):
-    """Group-relative advantages, one clipped ratio per sequence."""
+    """GRPO's advantage, one clipped ratio per sequence."""
 
     name: ClassVar[str] = "gspo"
     Config = GSPOConfig

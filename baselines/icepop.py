@@ -31,7 +31,7 @@ class IcePopConfig(GroupConfig, ClipConfig):
 
 
 class IcePop(GRPO):
-    """Group-relative advantages, clip to the proximal policy, tokens far from the behaviour policy dropped."""
+    """GRPO's advantage, tokens far from the behaviour dropped."""
 
     name: ClassVar[str] = "icepop"
     Config = IcePopConfig

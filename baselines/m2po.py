@@ -27,7 +27,7 @@ class M2POConfig(GroupConfig):
 
 
 class M2PO(GRPO):
-    """Group-relative advantages, tokens dropped by the second moment of log r, no clip."""
+    """GRPO's advantage, second moment of log r bounded, no clip."""
 
     name: ClassVar[str] = "m2po"
     Config = M2POConfig

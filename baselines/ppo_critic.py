@@ -28,7 +28,7 @@ class PPOCriticConfig(MinibatchCriticConfig):
 
 
 class PPOCritic(VAPO):
-    """PPO with a critic and a proximal policy over 4 minibatches; staleness uncorrected."""
+    """PPO: critic and 4 minibatches, staleness uncorrected."""
 
     name: ClassVar[str] = "ppo_critic"
     Config = PPOCriticConfig

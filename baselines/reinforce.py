@@ -30,7 +30,7 @@ class ReinforceConfig(AlgorithmConfig):
 
 
 class Reinforce(Algorithm):
-    """Plain REINFORCE: the reward itself times log pi, no baseline and no ratio."""
+    """The reward times log pi: no baseline, no ratio."""
 
     name: ClassVar[str] = "reinforce"
     Config: ClassVar[type[AlgorithmConfig]] = ReinforceConfig

@@ -26,7 +26,7 @@ class ReinforcePPConfig(AlgorithmConfig, ClipConfig):
 
 
 class ReinforcePP(Algorithm):
-    """Token returns whitened over the whole batch, clipped ratio."""
+    """Token returns whitened over the batch, symmetric clip."""
 
     name: ClassVar[str] = "reinforce_pp"
     Config = ReinforcePPConfig

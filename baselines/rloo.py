@@ -25,7 +25,7 @@ class RLOOConfig(ReinforceConfig, GroupConfig):
 
 
 class RLOO(Reinforce):
-    """REINFORCE with the leave-one-out mean of the group as its baseline."""
+    """REINFORCE with the group's leave-one-out mean as baseline."""
 
     name: ClassVar[str] = "rloo"
     Config = RLOOConfig

@@ -26,7 +26,7 @@ class RunningMeanConfig(AlgorithmConfig, DISConfig):
 
 
 class RunningMeanBaseline(ArrivalBaseline):
-    """Single rollouts judged by the mean of the last 128 rewards; DIS loss."""
+    """Mean of the last 128 rewards as baseline, DIS loss."""
 
     name: ClassVar[str] = "running_mean"
     Config = RunningMeanConfig

@@ -53,14 +53,14 @@ class SAOFullCriticConfig(SAOConfig):
 
 
 class SAOFullCritic(SAO):
-    """SAO with a critic whose attention trains too."""
+    """SAO whose critic trains its attention too."""
 
     name: ClassVar[str] = "sao_full_critic"
     Config = SAOFullCriticConfig
 
 
 class SAONoDIS(SAO):
-    """SAO without the band: every token counts, however far its ratio is from 1."""
+    """SAO without the band: every token counts."""
 
     name: ClassVar[str] = "sao_no_dis"
 
@@ -70,7 +70,7 @@ class SAONoDIS(SAO):
 
 
 class SAONoSkip(SAO):
-    """SAO with standard GAE: observations between actions count as steps."""
+    """SAO with standard GAE: observations count as steps."""
 
     name: ClassVar[str] = "sao_no_skip"
 
@@ -103,14 +103,14 @@ class _Steps(SAO):
 
 
 class SAOStepAverage(_Steps):
-    """SAO over turns, whose value is the mean of V over their tokens."""
+    """SAO over turns, valued by the mean of V."""
 
     name: ClassVar[str] = "sao_step_average"
     value = "mean"
 
 
 class SAOLastToken(_Steps):
-    """SAO over turns, whose value is V at their last token."""
+    """SAO over turns, valued by V at their last token."""
 
     name: ClassVar[str] = "sao_last_token"
     value = "last"
@@ -138,7 +138,7 @@ class SAOValuesAfterConfig(SAOConfig):
 
 
 class SAOValuesAfter(SAO):
-    """SAO that reads V after the critic has been fitted to the batch."""
+    """SAO that reads V after the critic's fits."""
 
     name: ClassVar[str] = "sao_values_after"
     Config = SAOValuesAfterConfig

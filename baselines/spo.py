@@ -46,7 +46,7 @@ class SPOConfig(AlgorithmConfig, ClipHigherConfig):
 
 
 class SPO(ArrivalBaseline):
-    """Single rollouts judged by a forgetting Beta tracker per prompt; clip-higher."""
+    """Forgetting Beta tracker per prompt, clip-higher."""
 
     name: ClassVar[str] = "spo"
     Config = SPOConfig

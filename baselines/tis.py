@@ -29,7 +29,7 @@ class TISConfig(GroupConfig, ClipConfig):
 
 
 class TIS(GRPO):
-    """Group-relative advantages, clip to the proximal policy, truncated weight to the behaviour policy."""
+    """GRPO's advantage, weight to the behaviour truncated at 2."""
 
     name: ClassVar[str] = "tis"
     Config = TISConfig

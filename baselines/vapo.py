@@ -42,7 +42,7 @@ class MinibatchCriticConfig(VAPOConfig):
 
 
 class VAPO(SAO):
-    """GAE with a critic that trains whole, length-adaptive lambda, clip-higher; no DIS."""
+    """GAE with a critic, short lambda, clip-higher, no DIS."""
 
     name: ClassVar[str] = "vapo"
     Config: ClassVar[type[AlgorithmConfig]] = VAPOConfig
