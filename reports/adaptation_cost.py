@@ -32,7 +32,7 @@ class AdaptationCost(Figure):
         """Return rows of kind `seed`, `iqm` and `drift` for each cost axis."""
         rows = [row for line in comparison.lines for row in _rows(comparison, line)]
         curves = [row for row in rows if row["kind"] == "seed"]
-        return pd.DataFrame([*rows, *plotting.iqm_rows(comparison.lines, curves, "cost")])
+        return pd.DataFrame([*rows, *plotting.iqm_rows(comparison.lines, curves, "cost", band=False)])
 
     def draw(self, comparison: Comparison, table: pd.DataFrame) -> Canvas:
         """Draw a panel per cost."""

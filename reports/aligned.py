@@ -39,10 +39,8 @@ class Aligned(Figure):
         panels = plotting.panels(canvas, len(phases), "episodes since the drift", "normalised score n")
         handles: list[Any] = []
         for axes, phase in zip(panels, phases, strict=True):
-            label = comparison.schedule.phases[int(phase)]["label"].partition(" = ")[2]
-            axes.set_title(
-                f"drift {phase:.0f}" + (f": to {label}" if 0 < len(label) < 20 else ""), loc="left"
-            )
+            label = comparison.schedule.phases[int(phase)]["label"].partition(" ")[2].removeprefix("= ")
+            axes.set_title(f"drift {phase:.0f}" + (f": {label}" if 0 < len(label) < 24 else ""), loc="left")
             axes.axvline(0, color=plotting.REAL, linewidth=0.9, zorder=0.5)
             for level, dash in ((0.0, "--"), (1.0, "-")):
                 axes.axhline(level, color=GREY, linewidth=0.7, linestyle=dash, zorder=0.5)

@@ -50,15 +50,15 @@ class RecoveryCurves(Figure):
         for axes, phase in zip(panels, phases, strict=True):
             axes.set_title(f"drift {phase}", loc="left")
             axes.axhline(0.5, color=plotting.GREY, linewidth=0.7, linestyle=":", zorder=0.5)
-            for label, mine in table[table["phase"] == phase].groupby("line"):
-                look = looks[str(label)]
+            for label, look in looks.items():
+                mine = table[(table["phase"] == phase) & (table["line"] == label)]
                 style: dict[str, Any] = {"color": look.colour, "linestyle": look.dash}
                 corners, censored = mine[mine["kind"] == "curve"], mine[mine["kind"] == "censored"]
                 axes.step(corners["episodes"], corners["not_recovered"], where="post", **style)
                 axes.plot(
                     censored["episodes"], censored["not_recovered"], "|", color=look.colour, markersize=9
                 )
-                handles[label] = Line2D([], [], label=str(label), **style)
+                handles[label] = Line2D([], [], label=label, **style)
             axes.set_ylim(-0.04, 1.06)
             axes.set_xlim(left=0)
             plotting.counts(axes, most=3)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 from rich.console import Group, RenderableType
@@ -27,7 +27,11 @@ SHOWN_DRIFTS = 8
 RUN_LEGEND = (
     "J: mean score; n: mean of (J - floor) / (oracle - floor), so 0 = best constant reply, 1 = best policy; "
     "regret: sum of oracle - J over episodes; staleness: policy versions between sampling and training; "
-    "collapsed: the last 20 updates score under half of the best 20, or a loss is not finite."
+    "collapsed: the last 20 updates score under half of the best 20, or a loss is not finite; "
+    "*: a run is not finished, and its numbers are of what it has."
+)
+FAILED_LEGEND = (
+    " A failed run counts up to where it stopped; `x of y seeds` is of the y that reached the drift."
 )
 DRIFT_LEGEND = (
     "before: n in the {window} bins of {bin} episodes before the drift; dip: how far n fell below that; recovery: time "
@@ -36,7 +40,7 @@ DRIFT_LEGEND = (
     "-: not measured; *: the phase is not complete."
 )
 
-Column = tuple[str, str]
+Column = tuple[str, Literal["left", "right"]]
 
 
 class Summary(Report):
@@ -211,6 +215,7 @@ def _tables(comparison: Comparison) -> list[tuple[str, list[Column], list[list[s
         tables.append((heading, _DRIFT_COLUMNS, [_drift_cells(row) for row in rows], ""))
     if groups:
         legend = DRIFT_LEGEND.format(**asdict(comparison.options))
+        legend += FAILED_LEGEND if any(run.state == "failed" for run in comparison.runs) else ""
         more = len(groups) - SHOWN_DRIFTS
         left = f" {more} more drifts are in summary_drifts.csv." if more > 0 else ""
         tables[-1] = (*tables[-1][:3], legend + left)
@@ -221,10 +226,10 @@ _RUN_COLUMNS: list[Column] = [
     ("algorithm", "left"),
     ("seeds", "right"),
     ("status", "left"),
-    ("score J", "right"),
-    ("score n", "right"),
+    ("score\nJ", "right"),
+    ("score\nn", "right"),
     ("regret\n(score)", "right"),
-    ("staleness\nmax / mean", "right"),
+    ("staleness\nmax/mean", "right"),
     ("collapsed", "right"),
 ]
 _DRIFT_COLUMNS: list[Column] = [
@@ -239,9 +244,9 @@ _DRIFT_COLUMNS: list[Column] = [
 
 
 def _run_cells(row: dict[str, Any]) -> list[str]:
-    stale = f"{row['staleness_max_versions']} / {_number(row['staleness_mean_versions'], 1)}"
+    stale = f"{row['staleness_max_versions']}/{_number(row['staleness_mean_versions'], 1)}"
     return [
-        row["algorithm"],
+        row["algorithm"] + ("*" if row["status"] != "finished" else ""),
         str(row["seeds"]),
         row["status"],
         _number(row["prequential_score"], 3),
@@ -294,7 +299,8 @@ def _share(count: int | None, seeds: int) -> str:
 def _rich(columns: list[Column], rows: list[list[str]]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for name, side in columns:
-        table.add_column(Text(name), justify=side, overflow="fold", no_wrap=name.startswith("recovery"))  # type: ignore[arg-type]
+        whole = name.startswith(("algorithm", "recovery"))
+        table.add_column(Text(name), justify=side, overflow="fold", no_wrap=whole)
     for cells in rows:
         table.add_row(*(Text(cell) for cell in cells))
     return table

@@ -19,7 +19,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from sao_bench.report import Report, json_bytes
-from sao_bench.statistics import bootstrap
+from sao_bench.statistics import bootstrap, iqm
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -98,11 +98,11 @@ VIRTUAL = "#B5B5B5"
 
 def looks(lines: Sequence[Line]) -> dict[str, Look]:
     """Return the look of every line by its label."""
-    fixed = {line.label: LOOKS[line.label] for line in lines if line.label in LOOKS}
-    taken = set(fixed.values())
+    taken = {LOOKS[line.label] for line in lines if line.label in LOOKS}
     free = [look for look in OTHERS if look not in taken] or list(OTHERS)
-    rest = sorted(line.label for line in lines if line.label not in fixed)
-    return {**fixed, **{label: free[i % len(free)] for i, label in enumerate(rest)}}
+    rest = sorted(line.label for line in lines if line.label not in LOOKS)
+    found = {**LOOKS, **{label: free[i % len(free)] for i, label in enumerate(rest)}}
+    return {line.label: found[line.label] for line in lines}
 
 
 class Figure(Report):
@@ -218,8 +218,7 @@ def phase_strip(axes: Axes, comparison: Comparison) -> None:
         axes.axvspan(left, right, facecolor=colour, edgecolor="white", linewidth=0.8)
         label = phase["label"]
         short = label.replace(f"{shared} = ", "").replace(f"{shared} ", "") if shared else label
-        # About 0.062 inches a character at 8 points, over about 85% of the width.
-        room = int((right - left) / end * WIDTH * 0.85 / 0.062)
+        room = int((right - left) / end * WIDTH * 0.85 / CHARACTER)
         text = next((t for t in (short, f"{phase['index']}") if len(t) <= room), "")
         if len(short) > room >= 8:
             text = short[: room - 1] + "…"
@@ -238,9 +237,15 @@ def line_name(line: Line) -> str:
     return name if all(run.finished for run in line.runs) else f"{name}: {line.state}"
 
 
-def legend_below(canvas: Canvas, handles: Sequence[Artist], columns: int = 4) -> None:
-    """Put the legend under the axes, where it covers nothing."""
-    columns = min(columns, len(handles))
+CHARACTER = 0.064
+"""Inches that a character takes at 8 points, about."""
+
+
+def legend_below(canvas: Canvas, handles: Sequence[Artist]) -> None:
+    """Put the legend under the axes, where it covers nothing; the figure grows by its rows."""
+    longest = max(len(str(handle.get_label())) for handle in handles)
+    columns = max(1, min(4, len(handles), int(WIDTH / (CHARACTER * longest + 0.55))))
+    canvas.set_figheight(canvas.get_figheight() + 0.17 * (-(-len(handles) // columns) - 1))
     # A legend is filled column by column; this order reads row by row.
     by_row = [handle for column in range(columns) for handle in handles[column::columns]]
     canvas.legend(handles=by_row, loc="outside lower center", ncols=columns)
@@ -294,10 +299,13 @@ def x_label(comparison: Comparison) -> str:
     )
 
 
-def iqm_rows(lines: Sequence[Line], rows: Sequence[dict[str, Any]], *by: str) -> list[dict[str, Any]]:
+def iqm_rows(
+    lines: Sequence[Line], rows: Sequence[dict[str, Any]], *by: str, band: bool = True
+) -> list[dict[str, Any]]:
     """Aggregate rows of kind `seed` over seeds: one row of kind `iqm` per place that every run has reached.
 
-    A place is a `bin` (and the other columns of `by`); a line of a single run has none.
+    A place is a `bin` (and the other columns of `by`); a line of a single run has none. `band` adds the 95%
+    bootstrap interval as `low` and `high`.
     """
     found = []
     for line in lines:
@@ -306,30 +314,33 @@ def iqm_rows(lines: Sequence[Line], rows: Sequence[dict[str, Any]], *by: str) ->
             continue
         for place, points in mine.groupby([*by, "bin"]):
             if len(points) == len(line.drawn):
-                interval = bootstrap(points["value"].to_numpy())
+                values = points["value"].to_numpy()
+                interval = bootstrap(values) if band else None
                 found.append(
                     {
                         "kind": "iqm",
                         "line": line.label,
                         **dict(zip((*by, "bin"), place, strict=True)),
                         "x": points["x"].mean(),
-                        "value": interval.point,
-                        "low": interval.low,
-                        "high": interval.high,
+                        "value": interval.point if interval else iqm(values),
+                        **({"low": interval.low, "high": interval.high} if interval else {}),
                     }
                 )
     return found
 
 
 def draw_lines(axes: Axes, lines: Sequence[Line], table: pd.DataFrame, stops: bool = True) -> list[Artist]:
-    """Draw the rows `seed` and `iqm`, a cross where an unfinished run stops; returns handles for a legend."""
+    """Draw the rows `seed` and `iqm`, a cross where an unfinished run stops; returns handles for a legend.
+
+    Of several seeds the single ones and the band are drawn if there is a band.
+    """
     by_label = looks(lines)
     handles: list[Artist] = []
     for place, line in enumerate(lines):
         mine, look = table[table["line"] == line.label], by_label[line.label]
         seeds = mine[mine["kind"] == "seed"]
         main = mine[mine["kind"] == "iqm"] if len(line.drawn) > 1 else seeds
-        if len(line.drawn) > 1:
+        if len(line.drawn) > 1 and "low" in table:
             for _, one in seeds.groupby("seed"):
                 axes.plot(one["x"], one["value"], color=look.colour, linewidth=0.5, alpha=0.45, zorder=1.5)
             axes.fill_between(main["x"], main["low"].astype(float), main["high"].astype(float),

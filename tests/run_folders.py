@@ -95,7 +95,7 @@ def write_run(
     write_atomic(folder / "drift.compiled.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
     for place, n in enumerate(curve):
         batch = range(place * bin, (place + 1) * bin)
-        arrivals = [index ^ 1 for index in batch if index ^ 1 not in missing]
+        arrivals = sorted(set(batch) - set(missing), key=lambda index: index ^ 1)
         for index in arrivals:
             t = ticks(index)
             phase = max(i for i, (start, _) in enumerate(openings) if start <= t)
