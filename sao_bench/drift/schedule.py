@@ -42,15 +42,35 @@ Entry: TypeAlias = tuple[Any, str]
 class _Stretch:
     """Ticks between two neighbouring starts of pieces: what is constant, and what moves.
 
-    `parts` goes with `moving`: slot, name, name in JSON, the entries by key or None where values are many,
-    and whether a key is the value itself. `few` says that all have entries: concepts are worth keeping.
+    `tabled` channels hold few values, laid out by tick: (keys, first tick) and (slot, name, entries by key);
+    `bare` ones numbers laid out by tick: (numbers, first tick, ticks per number) and (slot, name, name in JSON);
+    the `rest` is asked: (what moves) and (slot, name, name in JSON). `few` says that concepts are worth keeping.
     """
 
     values: dict[str, Value]
     texts: list[str]
-    moving: list[Piece | Joined] = field(default_factory=list)
-    parts: list[tuple[int, str, str, list[Entry] | None, bool]] = field(default_factory=list)
+    tabled: list[tuple[Sequence[Any], int]] = field(default_factory=list)
+    tables: list[tuple[int, str, list[Entry]]] = field(default_factory=list)
+    bare: list[tuple[Sequence[Any], int, int]] = field(default_factory=list)
+    numbers: list[tuple[int, str, str]] = field(default_factory=list)
+    rest: list[Piece | Joined] = field(default_factory=list)
+    others: list[tuple[int, str, str]] = field(default_factory=list)
     few: bool = True
+
+    def add(self, slot: int, name: str, head: str, moving: Piece | Joined) -> None:
+        """Put a channel that moves where it belongs."""
+        column = moving.column
+        if column is None or isinstance(moving, Joined):
+            self.rest.append(moving)
+            self.others.append((slot, name, head))
+            self.few = self.few and moving.table is not None
+        elif moving.table is not None:
+            self.tabled.append((column, moving.start))
+            self.tables.append((slot, name, [_entry(head, value) for value in moving.table]))
+        else:
+            self.bare.append((column, moving.start, moving.every))
+            self.numbers.append((slot, name, head))
+            self.few = False
 
 
 class DriftSchedule:
@@ -136,13 +156,15 @@ class DriftSchedule:
         index = bisect_right(self._starts, tick) - 1
         stretch = self._stretches.get(index) or self._stretch(index)
         phase = bisect_right(self._openings, tick) - 1
-        keys = [moving.key(tick) for moving in stretch.moving]
+        keys = [column[tick - start] for column, start in stretch.tabled]
+        rest = [moving.key(tick) for moving in stretch.rest]
         if not stretch.few:
-            return self._concept(stretch, phase, keys)
-        name = (index, phase, *keys)
+            numbers = [column[(tick - start) // every] for column, start, every in stretch.bare]
+            return self._concept(stretch, phase, keys, numbers, rest)
+        name = (index, phase, *keys, *rest)
         concept = self._concepts.get(name)
         if concept is None:
-            concept = self._concept(stretch, phase, keys)
+            concept = self._concept(stretch, phase, keys, [], rest)
             if len(self._concepts) >= CACHE:
                 self._concepts.clear()
             self._concepts[name] = concept
@@ -158,25 +180,24 @@ class DriftSchedule:
             stretch.texts.append(text)
             if all(isinstance(piece, Constant) for piece in track.pieces(tick)):
                 continue
-            table = [_entry(head, value) for value in moving.table] if moving.table else None
-            stretch.moving.append(moving)
-            stretch.parts.append((slot, name, head, table, moving.bare))
-        stretch.few = all(table is not None for _, _, _, table, _ in stretch.parts)
+            stretch.add(slot, name, head, moving)
         if len(self._stretches) >= CACHE:
             self._stretches.clear()
         self._stretches[index] = stretch
         return stretch
 
-    def _concept(self, stretch: _Stretch, phase: int, keys: list[Any]) -> Concept:
+    def _concept(
+        self, stretch: _Stretch, phase: int, keys: list[Any], numbers: list[Any], rest: list[Any]
+    ) -> Concept:
         """Build the concept of one combination of keys; equal to `Concept.of(values, phase)`."""
         values, texts = stretch.values.copy(), stretch.texts.copy()
-        for (slot, name, head, table, bare), moving, key in zip(
-            stretch.parts, stretch.moving, keys, strict=True
-        ):
-            if table is not None:
-                values[name], texts[slot] = table[key]
-            else:
-                values[name], texts[slot] = _entry(head, key if bare else moving.decode(key))
+        for (slot, name, table), key in zip(stretch.tables, keys, strict=True):
+            values[name], texts[slot] = table[key]
+        for (slot, name, head), number in zip(stretch.numbers, numbers, strict=True):
+            values[name] = number
+            texts[slot] = head + repr(number)
+        for (slot, name, head), moving, key in zip(stretch.others, stretch.rest, rest, strict=True):
+            values[name], texts[slot] = _entry(head, moving.decode(key))
         text = "{" + ",".join(texts) + "}"
         return Concept(phase, values, hashlib.sha256(text.encode()).hexdigest()[:16])
 
@@ -250,10 +271,9 @@ class DriftSchedule:
         t = 0
         while t < until:
             index = bisect_right(self._starts, t)
-            stretch = self._stretches.get(index - 1) or self._stretch(index - 1)
             after = bisect_right(self._openings, t)
             ends = [until, *self._starts[index : index + 1], *self._openings[after : after + 1]]
-            ends += [moving.next_change(t) for moving in stretch.moving]
+            ends += [track.moving(t).next_change(t) for track in self.tracks]
             end = min(ends)
             yield t, end, self.at(t)
             t = end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ BARS = "▁▂▃▄▅▆▇█"
 COLOURS = ("blue", "yellow", "green", "magenta", "cyan", "red", "white", "bright_black")
 MAX_VALUES = 8
 """Most values of a channel that are told apart in a table; with more the channel slides."""
+MAX_RUNS = 300_000
+"""Most stretches of equal concepts that are counted for a table."""
 MAX_ROWS = 30
 """Most lines of a table; more are summed up in one."""
 
@@ -83,27 +86,46 @@ def tables(schedule: DriftSchedule) -> Group:
 
     Concepts that differ only in channels that slide or wander are counted together.
     """
+    if sum(1 for _ in islice(schedule.runs(), MAX_RUNS)) == MAX_RUNS:
+        note = f"Concepts change more than {MAX_RUNS:,} times: too many to count here (describe() does)."
+        return Group(_phases(schedule, {}), Text(note), _budget(schedule))
     about = schedule.describe()
     groups = _groups(schedule, about["concepts"])
     name_of = {entry["hash"]: name for name, (entries, _) in groups.items() for entry in entries}
-    phases = Table("phase", "from", "to", "episodes", "opened by", "concepts", title="Phases")
-    for phase in about["phases"][:MAX_ROWS]:
-        counts: Counter[str] = Counter()
+    counts: dict[int, Counter[str]] = {}
+    for phase in about["phases"]:
+        own = counts[phase["index"]] = Counter()
         for concept, ticks in phase["concepts"].items():
-            counts[name_of[concept]] += ticks
-        shown = ", ".join(f"{name} {count}" for name, count in list(counts.items())[:4])
-        more = f" and {len(counts) - 4} more" if len(counts) > 4 else ""
-        cells = (phase["index"], phase["start"], phase["end"], phase["ticks"], phase["label"], shown + more)
-        phases.add_row(*map(str, cells))
-    if (rest := len(about["phases"]) - MAX_ROWS) > 0:
-        phases.add_row("…", "", "", "", f"{rest} more phases", "")
+            own[name_of[concept]] += ticks
     concepts = Table("concept", "episodes", "values of what moves", title="Concepts")
     for name, (entries, held) in list(groups.items())[:MAX_ROWS]:
         concepts.add_row(name, str(sum(entry["ticks"] for entry in entries)), held)
     if others := list(groups.values())[MAX_ROWS:]:
         ticks = sum(entry["ticks"] for entries, _ in others for entry in entries)
         concepts.add_row("…", str(ticks), f"{len(others)} more concepts")
-    return Group(phases, concepts, _budget(schedule))
+    return Group(_phases(schedule, counts), concepts, _budget(schedule))
+
+
+def _phases(schedule: DriftSchedule, counts: dict[int, Counter[str]]) -> Table:
+    phases = schedule.phases()
+    table = Table(
+        "phase",
+        "from",
+        "to",
+        "episodes" if schedule.clock == "episode" else f"ticks of {schedule.clock}",
+        "opened by",
+        "concepts",
+        title="Phases",
+    )
+    for phase in phases[:MAX_ROWS]:
+        own = list(counts.get(phase.index, {}).items())
+        shown = ", ".join(f"{name} {count}" for name, count in own[:4])
+        more = f" and {len(own) - 4} more" if len(own) > 4 else ""
+        length = phase.end - phase.start
+        table.add_row(*map(str, (phase.index, phase.start, phase.end, length, phase.label, shown + more)))
+    if (rest := len(phases) - MAX_ROWS) > 0:
+        table.add_row("…", "", "", "", f"{rest} more phases", "")
+    return table
 
 
 def _groups(schedule: DriftSchedule, concepts: list[dict[str, Any]]) -> dict[str, tuple[list, str]]:

@@ -37,6 +37,7 @@ class Joined:
     """The pieces of all layers of a channel, seen as one."""
 
     table = None
+    column = None
     bare = False
 
     def __init__(self, track: Track, pieces: Sequence[Piece]) -> None:

@@ -60,12 +60,13 @@ def _key(values):
 
 def test_style_switch_is_three_equal_phases():
     schedule = load("style_switch")
+    third = schedule.horizon // 3
     assert [(p.start, p.end, p.label) for p in schedule.phases()] == [
-        (0, 19200, "reward.preference = cute"),
-        (19200, 38400, "reward.preference = chuunibyou"),
-        (38400, 57600, "reward.preference = classical"),
+        (0, third, "reward.preference = cute"),
+        (third, 2 * third, "reward.preference = chuunibyou"),
+        (2 * third, 3 * third, "reward.preference = classical"),
     ]
-    assert [entry["ticks"] for entry in schedule.describe()["concepts"]] == [19200] * 3
+    assert [entry["ticks"] for entry in schedule.describe()["concepts"]] == [third] * 3
     assert schedule.variation_budget()["total"] == 2
     assert (schedule.probe.every, schedule.probe.episodes) == (6400, 128)
     values = schedule.at(0).values

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -45,18 +45,14 @@ class Mixing(Piece):
         self.origin, self.final = context.origin, to
         self.table = (context.origin, to)
         shares = mix_share(curve, np.arange(width) / width)
-        self.drawn = (context.generator().random(width) < shares).tobytes()
+        self.column = (context.generator().random(width) < shares).tobytes()
 
     def share(self, t: int) -> float:
         """Return the probability of the new value at t."""
         return float(mix_share(self.curve, np.array((t - self.start) / self.width)))
 
-    def key(self, t: int) -> Hashable:
-        """Return whether the new value is drawn at t."""
-        return self.drawn[t - self.start]
-
     def decode(self, key: Any) -> Held:
-        """Return the new or the old value."""
+        """Return the new value if the tick drew it (key 1), else the old one."""
         return self.final if key else self.origin
 
     def next_change(self, t: int) -> int:

@@ -43,9 +43,9 @@ class Sliding(Piece):
         if self.bare:
             path = np.clip(self.origin + (to - self.origin) * shares, *sorted((self.origin, to)))
             if context.channel.type == "int":
-                self.path: Any = array("q", np.floor(path + 0.5).astype(np.int64).tobytes())
+                self.column = array("q", np.floor(path + 0.5).astype(np.int64).tobytes())
             else:
-                self.path = array("d", path.tobytes())
+                self.column = array("d", path.tobytes())
 
     def share(self, t: int) -> float:
         """Return the progress at t."""
@@ -53,7 +53,7 @@ class Sliding(Piece):
 
     def key(self, t: int) -> Hashable:
         """Return the number itself; t for a mixture."""
-        return self.path[t - self.start] if self.bare else t
+        return super().key(t) if self.bare else t
 
     def decode(self, key: Any) -> Held:
         """Return the value of a key."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, ClassVar
@@ -58,10 +58,7 @@ class Wandering(Piece):
         self.origin: Any = context.origin
         self.final = self.path[-1]
         self.path.append(self.final)  # held at the horizon, where the next step would be due
-
-    def key(self, t: int) -> Hashable:
-        """Return the number itself."""
-        return self.path[(t - self.start) // self.every]
+        self.column = self.path
 
     def decode(self, key: Any) -> Held:
         """Return the number."""
