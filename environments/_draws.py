@@ -1,11 +1,13 @@
-"""What environments draw alike: a name from shares, a log-normal latency."""
+"""What environments do alike: draw a name from shares, declare a channel in a line."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from typing import Any, Literal, cast
 
-from sao_bench.types import Value
+import numpy as np
+
+from sao_bench.types import Channel, Value
 
 
 def pick(shares: Value, names: tuple[str, ...], draw: float) -> str:
@@ -18,3 +20,24 @@ def pick(shares: Value, names: tuple[str, ...], draw: float) -> str:
         if draw < total:
             return name
     return held[-1][0]
+
+
+def any_of(rng: np.random.Generator, names: tuple[str, ...]) -> str:
+    """Draw one of some names, all alike."""
+    return names[int(rng.integers(len(names)))]
+
+
+def pick_of(rng: np.random.Generator, shares: Mapping[str, float]) -> str:
+    """Draw a name by its share."""
+    return pick(shares, tuple(shares), rng.random())
+
+
+def channel(
+    name: str, kind: Literal["real", "virtual"], default: Value, description: str, *bounds: Any
+) -> Channel:
+    """Return a channel whose type is told by its default; `bounds` are its choices, or low and high."""
+    if isinstance(default, str):
+        return Channel(name, "choice", kind, default, description, choices=bounds)
+    if isinstance(default, Mapping):
+        return Channel(name, "simplex", kind, default, description, choices=bounds)
+    return Channel(name, "int" if isinstance(default, int) else "float", kind, default, description, *bounds)

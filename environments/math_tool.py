@@ -14,11 +14,11 @@ from functools import lru_cache
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
+from sao_bench.environments._arithmetic import NOTATIONS, ExpressionError, Linear
+from sao_bench.environments._draws import any_of, channel, pick, pick_of
 
 from sao_bench.environment import Message, TextEnv, value_of
 from sao_bench.environments import _arithmetic as arithmetic
-from sao_bench.environments._arithmetic import NOTATIONS, ExpressionError, Linear
-from sao_bench.environments._draws import pick
 from sao_bench.errors import UserError
 from sao_bench.types import Channel, Value
 
@@ -103,14 +103,6 @@ def right_answer(text: str, value: Fraction, strictness: str) -> bool:
     return abs(number - value) * 100 <= abs(value) if strictness == "tolerance" else number == value
 
 
-def _channel(name: str, kind: str, default: Value, description: str, *bounds: Any) -> Channel:
-    """Return a channel whose type is told by its default and its bounds (choices, or low and high)."""
-    if isinstance(default, Mapping | str):
-        type_ = "choice" if isinstance(default, str) else "simplex"
-        return Channel(name, type_, kind, default, description, choices=bounds)  # type: ignore[arg-type]
-    return Channel(name, type(default).__name__, kind, default, description, *bounds)  # type: ignore[arg-type]
-
-
 class MathTool(TextEnv):
     """Compute or solve with a calculator whose name, argument order and notation change unannounced.
 
@@ -138,22 +130,22 @@ class MathTool(TextEnv):
     max_turns = 4
     max_reply_tokens = 48
     channels: ClassVar[tuple[Channel, ...]] = (
-        _channel(
+        channel(
             "task.mixture",
             "virtual",
             dict.fromkeys(KINDS, 0.2),
             "what is to be done: operator or equation",
             *KINDS,
         ),
-        _channel("task.difficulty", "virtual", 2, "digits of the operands (a factor has at most 2)", 1, 4),
-        _channel("tool.calc.name", "real", "calc", "the name that the calculator answers to", *NAMES),
-        _channel("tool.calc.signature", "real", "infix", "the order of operands and operator", *SIGNATURES),
-        _channel("tool.calc.result_format", "real", "decimal", "the notation of results", *NOTATIONS),
-        _channel(
+        channel("task.difficulty", "virtual", 2, "digits of the operands (a factor has at most 2)", 1, 4),
+        channel("tool.calc.name", "real", "calc", "the name that the calculator answers to", *NAMES),
+        channel("tool.calc.signature", "real", "infix", "the order of operands and operator", *SIGNATURES),
+        channel("tool.calc.result_format", "real", "decimal", "the notation of results", *NOTATIONS),
+        channel(
             "tool.calc.docs", "virtual", "error", "where today's usage is told", "none", "error", "prompt"
         ),
-        _channel("obs.template", "virtual", "terse", "the wording of tasks, results and errors", *TEMPLATES),
-        _channel(
+        channel("obs.template", "virtual", "terse", "the wording of tasks, results and errors", *TEMPLATES),
+        channel(
             "verifier.strictness",
             "real",
             "exact",
@@ -162,9 +154,9 @@ class MathTool(TextEnv):
             "exact",
             "format",
         ),
-        _channel("reward.noise", "real", 0.0, "probability that a fair coin is paid instead", 0.0, 1.0),
-        _channel("latency.tool", "virtual", 0.5, "median seconds until the tool replies", 0.0, 60.0),
-        _channel("latency.tail", "virtual", 0.5, "sigma of the log-normal latency", 0.0, 3.0),
+        channel("reward.noise", "real", 0.0, "probability that a fair coin is paid instead", 0.0, 1.0),
+        channel("latency.tool", "virtual", 0.5, "median seconds until the tool replies", 0.0, 60.0),
+        channel("latency.tail", "virtual", 0.5, "sigma of the log-normal latency", 0.0, 3.0),
     )
 
     def __init__(self, template: Literal["short", "chat"] = "short") -> None:
@@ -271,14 +263,14 @@ class MathTool(TextEnv):
     def demonstration(cls, rng: np.random.Generator) -> list[Message]:
         """Return the conversation of a user who guesses names and argument orders, and slips at times."""
         concept: dict[str, Value] = {
-            "task.difficulty": int(_some(rng, {"1": 0.2, "2": 0.7, "3": 0.1})),
-            "tool.calc.name": _any(rng, NAMES),
-            "tool.calc.signature": _any(rng, SIGNATURES),
-            "tool.calc.result_format": _some(
+            "task.difficulty": int(pick_of(rng, {"1": 0.2, "2": 0.7, "3": 0.1})),
+            "tool.calc.name": any_of(rng, NAMES),
+            "tool.calc.signature": any_of(rng, SIGNATURES),
+            "tool.calc.result_format": pick_of(
                 rng, {"decimal": 0.4, "fraction": 0.2, "words": 0.2, "hex": 0.2}
             ),
-            "tool.calc.docs": _some(rng, {"none": 0.2, "error": 0.7, "prompt": 0.1}),
-            "obs.template": _some(rng, {"terse": 0.6, "words": 0.2, "code": 0.2}),
+            "tool.calc.docs": pick_of(rng, {"none": 0.2, "error": 0.7, "prompt": 0.1}),
+            "obs.template": pick_of(rng, {"terse": 0.6, "words": 0.2, "code": 0.2}),
         }
         env = cls()
         observation, _ = env.reset(seed=int(rng.integers(2**62)), options={"concept": concept})
@@ -403,7 +395,7 @@ class _User:
 
     def __init__(self, env: MathTool, rng: np.random.Generator) -> None:
         self.env, self.rng = env, rng
-        self.name, self.signature = _any(rng, NAMES), self._guess_signature()
+        self.name, self.signature = any_of(rng, NAMES), self._guess_signature()
         self.mental = rng.random() < 0.12
 
     def action(self, observation: str) -> str:
@@ -417,13 +409,13 @@ class _User:
         if usage(values) in observation and rng.random() < 0.75:
             self.name, self.signature = str(values["tool.calc.name"]), str(values["tool.calc.signature"])
         elif observation.startswith(wording["name"]):
-            self.name = _any(rng, NAMES)
+            self.name = any_of(rng, NAMES)
         elif observation.startswith(wording["call"]):
             self.signature = self._guess_signature()
         return f"{self.name} {self._slip(arguments(env._expression, self.signature))}"
 
     def _guess_signature(self) -> str:
-        return _some(self.rng, {"infix": 0.4, "prefix": 0.2, "swapped": 0.2, "postfix": 0.2})
+        return pick_of(self.rng, {"infix": 0.4, "prefix": 0.2, "swapped": 0.2, "postfix": 0.2})
 
     def _slip(self, text: str) -> str:
         """Return the text, once in 16 with a wrong digit."""
@@ -432,11 +424,3 @@ class _User:
             return text
         place = places[int(self.rng.integers(len(places)))]
         return f"{text[:place]}{self.rng.integers(1, 10)}{text[place + 1 :]}"
-
-
-def _any(rng: np.random.Generator, names: tuple[str, ...]) -> str:
-    return names[int(rng.integers(len(names)))]
-
-
-def _some(rng: np.random.Generator, shares: Mapping[str, float]) -> str:
-    return pick(shares, tuple(shares), rng.random())
