@@ -79,6 +79,10 @@ class FunctionGrader:
             return self._grade(task, source, "fault", fault=result.fault)
         return self._judge(task, source, result, nonce)
 
+    def waiting(self) -> int:
+        """Return how many sandboxes are ready."""
+        return self._pool.waiting()
+
     def _judge(self, task: FunctionTask, source: str, result: Result, nonce: str) -> Grade:
         if result.timed_out:
             return self._grade(task, source, "timed_out")

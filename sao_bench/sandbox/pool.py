@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from sao_bench.sandbox.levels import AnyCell, Level
 from sao_bench.sandbox.limits import Limits, SandboxFaultError
+
+QUIET_S = 0.05
+"""While at least half of the pool is ready, refilling waits until no grade began for so long."""
 
 
 class WarmPool:
@@ -25,6 +29,8 @@ class WarmPool:
     ):
         self._start = lambda: level.spawn(argv, limits, extra)
         self._ready: queue.Queue[AnyCell | SandboxFaultError] = queue.Queue(maxsize=size)
+        self._enough = size / 2
+        self._last_take = 0.0
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._refill, name="sandbox-pool", daemon=True)
         self._thread.start()
@@ -32,6 +38,7 @@ class WarmPool:
     def _refill(self) -> None:
         while not self._closing.is_set():
             item: AnyCell | SandboxFaultError
+            self._let_grades_run()
             try:
                 item = self._start()
                 item.release()
@@ -45,13 +52,22 @@ class WarmPool:
             else:
                 _close(item)
 
+    def _let_grades_run(self) -> None:
+        """Leave the cores to a burst of grades; a longer one is refilled beside it."""
+        while self.waiting() >= self._enough and time.monotonic() - self._last_take < QUIET_S:
+            if self._closing.wait(QUIET_S / 5):
+                return
+
     def take(self) -> AnyCell:
         """Return a waiting sandbox, for one use; blocks while none is ready.
 
         Raises:
-            SandboxFaultError: the last one did not start.
+            SandboxFaultError: the last one did not start, or the pool is closed.
         """
+        if self._closing.is_set():
+            raise SandboxFaultError("start", "closed", "the pool is closed")
         item = self._ready.get()
+        self._last_take = time.monotonic()
         if isinstance(item, SandboxFaultError):
             raise item
         return item

@@ -2,7 +2,7 @@ r"""Typed maths answers: `judge(gold, reply, type)` says correct, incorrect or n
 
 The answer of a reply is its last complete `\boxed{...}` after the thinking; a reply without a box has no
 answer and is incorrect, whatever its prose says. Numbers, polynomials and rational functions are decided
-by exact arithmetic, other formulas at 60 digits; only what this package's own parser cannot read goes to a
+by exact arithmetic, other formulas at 400 digits; only what this package's own parser cannot read goes to a
 computer algebra system, in a child process with a deadline.
 """
 

@@ -1,6 +1,6 @@
 """Values of formula trees, and whether two formulas are the same function.
 
-Exact over the rationals wherever the formula allows it (so 1/2^99 is not 1/2^98), else at 60 digits.
+Exact over the rationals wherever the formula allows it (so 1/2^99 is not 1/2^98), else at 400 digits.
 Guards bound every intermediate number, so that no nested power can run away.
 """
 
@@ -19,8 +19,8 @@ from sao_bench.seeding import generator
 
 MAX_BITS = 20_000
 MAX_MAGNITUDE = 1e5
-DIGITS = 60
-SAME = mpmath.mpf(10) ** -40
+DIGITS = 400
+SAME = mpmath.mpf(10) ** -350
 POINTS = 12
 ENOUGH_POINTS = 3
 
@@ -129,7 +129,7 @@ _EXACT: dict[str, Any] = {
 
 
 def numeric(tree: Tree, at: Mapping[str, Any] | None = None) -> Any:
-    """Return the value of a tree as an mpmath number of 60 digits (complex where it is).
+    """Return the value of a tree as an mpmath number of 400 digits (complex where it is).
 
     Raises:
         InexactError: a variable is not bound.
@@ -210,8 +210,8 @@ _NUMERIC: dict[str, Any] = {
 def same(a: Tree, b: Tree) -> bool | None:
     """Return whether two trees are the same function of their variables; None if that stayed open.
 
-    Rational functions are compared exactly at random rational points (Schwartz-Zippel), others at 60
-    digits to 40 digits. Points at which either side is undefined, or not real, are left out while others
+    Rational functions are compared exactly at random rational points (Schwartz-Zippel), others to
+    350 digits. Points at which either side is undefined, or not real, are left out while others
     remain.
     """
     results = [_compare(a, b, point) for point in _points(names(a) | names(b))]

@@ -108,7 +108,7 @@ def split(text: str, separators: str = ",") -> list[str]:
 
 def sides(text: str) -> list[str]:
     """Split a chain of equalities and drop the sides that only name the unknown (`x = 5`, `5 = x`)."""
-    parts = split(text, "=≈")
+    parts = [part for part in split(text, "=≈") if part] or [""]
     if len(parts) == 1:
         return parts
     return [part for part in parts if not NAME.fullmatch(part)] or parts[-1:]
@@ -255,7 +255,7 @@ def _inequality(part: str) -> tuple[str, bool, str, bool]:
 
 
 def approximate(tree: Tree) -> Fraction:
-    """Return the real value of a tree, exact if it is rational, else from 60 digits.
+    """Return the real value of a tree, exact if it is rational, else from 400 digits.
 
     Raises:
         AnswerFormatError: it has variables or is not real.
