@@ -48,6 +48,15 @@ class DAPO(GRPO):
         self._filled_up = 0
         self._unfilled: set[int] = set()
 
+    def bind(self, batch_size: int, reply_tokens: int) -> None:
+        """Check the cache against the budget.
+
+        Raises:
+            UserError: the cache is longer than the budget.
+        """
+        super().bind(batch_size, reply_tokens)
+        overlong_penalty(0, reply_tokens, self.config.overlong_cache)
+
     def accept(self, group: Sequence[Trajectory]) -> str | None:
         """Refuse a group of equal rewards while the batch may still be refilled."""
         self._seen += len(group)
