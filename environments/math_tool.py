@@ -129,6 +129,7 @@ class MathTool(TextEnv):
     id = "sao_bench/MathTool-v0"
     max_turns = 4
     max_reply_tokens = 48
+    tiny_config: ClassVar[Mapping[str, Any]] = {"updates": 1200}
     channels: ClassVar[tuple[Channel, ...]] = (
         channel(
             "task.mixture",
@@ -396,7 +397,7 @@ class _User:
     def __init__(self, env: MathTool, rng: np.random.Generator) -> None:
         self.env, self.rng = env, rng
         self.name, self.signature = any_of(rng, NAMES), self._guess_signature()
-        self.mental = rng.random() < 0.12
+        self.mental = rng.random() < 0.2
 
     def action(self, observation: str) -> str:
         """Return the next line: results are trusted, usages mostly followed, errors answered by a guess."""
@@ -406,7 +407,7 @@ class _User:
             plain = self.mental or rng.random() < 0.3
             text = arithmetic.write(env._value if result is None else result, "decimal")
             return f"answer {self._slip(text if plain else env.shown())}"
-        if usage(values) in observation and rng.random() < 0.75:
+        if usage(values) in observation and rng.random() < 0.6:
             self.name, self.signature = str(values["tool.calc.name"]), str(values["tool.calc.signature"])
         elif observation.startswith(wording["name"]):
             self.name = any_of(rng, NAMES)

@@ -506,7 +506,7 @@ def test_demonstrations_know_every_usage_and_prefer_no_name():
     for count in names.values():
         assert count / total == pytest.approx(0.25, abs=0.05)
     assert 0.5 < solved / 1500 < 0.95
-    assert 0.7 < statistics.fmean(followed) < 0.95
+    assert 0.6 < statistics.fmean(followed) < 0.85
 
 
 def test_it_is_fast():
