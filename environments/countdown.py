@@ -271,8 +271,9 @@ def _chain(numbers: Numbers, signs: tuple[str, ...]) -> int | None:
 def _draw(rng: np.random.Generator, size: int, largest: int, signs: str) -> tuple[Numbers, int]:
     """Return numbers in ascending order and a target: a uniform draw of a chain that holds."""
     while True:
-        numbers = tuple((1 + rng.integers(largest, size=size)).tolist())
-        target = _chain(numbers, tuple(signs[i] for i in rng.integers(len(signs), size=size - 1)))
+        draws = rng.random(2 * size - 1).tolist()
+        numbers = tuple(1 + int(draw * largest) for draw in draws[:size])
+        target = _chain(numbers, tuple(signs[int(draw * len(signs))] for draw in draws[size:]))
         if target is not None:
             return tuple(sorted(numbers)), target
 

@@ -6,12 +6,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from sao_bench.environments._arithmetic import ExpressionError
+from sao_bench.environments.math_tool import KINDS, NAMES, SIGNATURES, MathTool
 
 from sao_bench.checks import check_drift_env
 from sao_bench.environments import _arithmetic as arithmetic
 from sao_bench.environments import math_tool as mt
-from sao_bench.environments._arithmetic import ExpressionError
-from sao_bench.environments.math_tool import KINDS, NAMES, SIGNATURES, MathTool
 from sao_bench.errors import UserError
 from sao_bench.types import Concept
 
@@ -520,7 +520,18 @@ def test_it_is_fast():
                 pass
         return count / (time.process_time() - begun)
 
+    def steps(count):
+        """Answers alone: no tool, no reset."""
+        spent = 0.0
+        for seed in range(count):
+            env.reset(seed=seed, options={"concept": concept})
+            begun = time.process_time()
+            env.step("answer 5")
+            spent += time.process_time() - begun
+        return count / spent
+
     assert max(episodes(300) for _ in range(3)) >= 1000
+    assert max(steps(300) for _ in range(3)) >= 20_000
 
 
 def test_a_concept_given_whole_is_taken_as_it_is():
