@@ -75,7 +75,7 @@ LOOKS: dict[str, Look] = {
     "grpo_dis": Look("#009E73", (0, (5, 1.5, 1, 1.5)), "^"),
     "grpo_clip_higher": Look("#D55E00", (0, (1.5, 1)), "D"),
     "grpo": Look("#CC79A7", (0, (3, 1, 1, 1, 1, 1)), "v"),
-    "ppo": Look("#56B4E9", (0, (8, 2)), "P"),
+    "ppo_critic": Look("#56B4E9", (0, (8, 2)), "P"),
     "reinforce": Look("#000000", (0, (1, 2)), "X"),
 }
 """Fixed by name, so that an algorithm looks the same in every figure of every report."""
@@ -101,8 +101,17 @@ def looks(lines: Sequence[Line]) -> dict[str, Look]:
     taken = {LOOKS[line.label] for line in lines if line.label in LOOKS}
     free = [look for look in OTHERS if look not in taken] or list(OTHERS)
     rest = sorted(line.label for line in lines if line.label not in LOOKS)
-    found = {**LOOKS, **{label: free[i % len(free)] for i, label in enumerate(rest)}}
+    found = {**LOOKS, **{label: _other(i, free) for i, label in enumerate(rest)}}
     return {line.label: found[line.label] for line in lines}
+
+
+def _other(i: int, free: Sequence[Look]) -> Look:
+    """Return the i-th look; after one round of colours they meet other dashes and markers."""
+    count = len(free)
+    turn, place = divmod(i, count)
+    return Look(
+        free[place].colour, free[(place + turn) % count].dash, free[(place + 2 * turn) % count].marker
+    )
 
 
 class Figure(Report):
@@ -126,7 +135,9 @@ class Figure(Report):
             return {}
         with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
             canvas = self.draw(comparison, table)
-            pictures = {kind: _rendered(canvas, kind) for kind in ("png", "pdf")}
+            pictures = {"png": _rendered(canvas, "png")}
+            canvas.set_layout_engine("none")  # Laid out already; once more takes as long as the drawing.
+            pictures["pdf"] = _rendered(canvas, "pdf")
         sidecar = {"figure": self.name, "title": self.title, **comparison.sidecar()}
         return {
             f"{self.name}.png": pictures["png"],

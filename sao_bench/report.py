@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 from rich.console import Console, RenderableType
 
-from sao_bench.errors import UserError
+from sao_bench.errors import UserError, unknown
 from sao_bench.metrics import DEFAULTS, MetricOptions
 from sao_bench.outcomes import DriftOutcome, RunOutcome, drift_outcomes, run_outcome
 from sao_bench.records import Run
@@ -147,6 +147,19 @@ def reports() -> list[Report]:
     return [cls() for cls in sorted(found, key=lambda cls: (cls.order, cls.name))]
 
 
+def chosen(names: Sequence[str]) -> list[Report]:
+    """Return the reports of these names, all if there are none.
+
+    Raises:
+        UserError: a name is unknown.
+    """
+    known = {report.name: report for report in reports()}
+    for name in names:
+        if name not in known:
+            raise unknown("report", name, known)
+    return [report for report in reports() if not names or report.name in names]
+
+
 def compare(
     folders: Sequence[Path], command: str = "", options: MetricOptions = DEFAULTS, raw: bool = False
 ) -> list[Comparison]:
@@ -210,6 +223,7 @@ def write_report(
     *,
     options: MetricOptions = DEFAULTS,
     raw: bool = False,
+    only: Sequence[str] = (),
 ) -> list[Path]:
     """Draw every report that the data of some run folders suffices for.
 
@@ -222,19 +236,21 @@ def write_report(
         command: kept in the sidecars.
         options: constants of the metrics.
         raw: draw scores as they are, not normalised.
+        only: names of the reports to make; all by default.
 
     Returns:
         the paths written.
 
     Raises:
-        UserError: nothing to draw, or `out` cannot be written to.
+        UserError: nothing to draw, an unknown name in `only`, or `out` cannot be written to.
     """
+    wanted = chosen(only)
     comparisons = compare(folders, command, options, raw)
     target = out or _default_out(folders)
     written: dict[Path, bytes] = {}
     for comparison in comparisons:
         below = target if len(comparisons) == 1 else target / _folder_name(comparison, comparisons)
-        for report in reports():
+        for report in wanted:
             files = report.files(comparison)
             written |= {below / name: content for name, content in files.items()}
             if console is not None:

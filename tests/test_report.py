@@ -25,6 +25,9 @@ TWO_DRIFTS = (
 )
 
 
+CURVES = ["adaptation_curve"]
+
+
 def load(folder: Path) -> RunData:
     return RunData.load(Run.open(folder))
 
@@ -210,7 +213,7 @@ class TestComparison:
     def test_schedules_are_kept_apart(self, tmp_path):
         write_run(tmp_path, id="A", schedule="one")
         write_run(tmp_path, id="B", schedule="two")
-        paths = write_report([tmp_path / "A", tmp_path / "B"], options=SMALL)
+        paths = write_report([tmp_path / "A", tmp_path / "B"], options=SMALL, only=CURVES)
         assert tmp_path / "report" / "one" / "adaptation_curve.png" in paths
         assert tmp_path / "report" / "two" / "adaptation_curve.png" in paths
 
@@ -243,13 +246,13 @@ class TestWriting:
 
     def test_default_place_is_the_run_folder_which_stays_readable(self, tmp_path):
         write_run(tmp_path)
-        paths = write_report([tmp_path / "run"], options=SMALL)
+        paths = write_report([tmp_path / "run"], options=SMALL, only=["summary"])
         assert {path.parent for path in paths} == {tmp_path / "run" / "report"}
-        assert write_report([tmp_path / "run"], options=SMALL) == paths
+        assert write_report([tmp_path / "run"], options=SMALL, only=["summary"]) == paths
 
     def test_pdf_has_truetype_fonts_and_no_date(self, tmp_path):
         write_run(tmp_path)
-        paths = {path.name: path for path in write_report([tmp_path / "run"], options=SMALL)}
+        paths = {path.name: path for path in write_report([tmp_path / "run"], options=SMALL, only=CURVES)}
         pdf = paths["adaptation_curve.pdf"].read_bytes()
         assert b"/FontFile2" in pdf
         assert b"/Type3" not in pdf
@@ -257,7 +260,8 @@ class TestWriting:
 
     def test_sidecar_names_runs_command_and_constants(self, tmp_path):
         write_run(tmp_path)
-        paths = {p.name: p for p in write_report([tmp_path / "run"], command="the command", options=SMALL)}
+        made = write_report([tmp_path / "run"], command="the command", options=SMALL, only=CURVES)
+        paths = {path.name: path for path in made}
         sidecar = json.loads(paths["adaptation_curve.json"].read_text())
         assert sidecar["command"] == "the command"
         assert sidecar["options"]["bin"] == 4
@@ -268,12 +272,12 @@ class TestWriting:
         write_run(tmp_path)
         (tmp_path / "file").write_text("")
         with pytest.raises(UserError, match="cannot write the report"):
-            write_report([tmp_path / "run"], tmp_path / "file" / "below", options=SMALL)
+            write_report([tmp_path / "run"], tmp_path / "file" / "below", options=SMALL, only=CURVES)
 
     def test_what_is_not_drawn_is_said(self, tmp_path):
         write_run(tmp_path)
         console = Console(width=100, record=True, file=(tmp_path / "log").open("w"))
-        write_report([tmp_path / "run"], console=console, options=SMALL)
+        write_report([tmp_path / "run"], console=console, options=SMALL, only=["summary", "recovery"])
         assert "not drawn: recovery (needs two seeds" in console.export_text()
 
 
@@ -295,6 +299,7 @@ class TestCommand:
         ("arguments", "message"),
         [
             (["absent"], "no such run folder"),
+            (["RUN", "--only", "adaptation"], "did you mean 'adaptation_curve'?"),
             (["RUN", "--set", "bins=4"], "did you mean 'bin'?"),
             (["RUN", "--set", "bin=many"], "expected bin=<int>"),
             (["RUN", "--set", "bin=0"], "must be at least 1"),

@@ -26,6 +26,9 @@ def report(
         typer.Option(help="Where to write. Default: report/ in the run folder (beside them, if several)."),
     ] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Draw scores as they are, not normalised.")] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Name of a figure or table to make; repeatable. Default: all.")
+    ] = None,
     set: Annotated[
         list[str] | None, typer.Option(help="A constant of the metrics, such as bin=64; repeatable.")
     ] = None,
@@ -36,7 +39,9 @@ def report(
     from sao_bench.report import write_report
 
     command = shlex.join(["python", "-m", "sao_bench", *sys.argv[1:]])
-    paths = write_report(folders, out, Console(), command, options=_options(set or []), raw=raw)
+    paths = write_report(
+        folders, out, Console(), command, options=_options(set or []), raw=raw, only=only or ()
+    )
     for path in paths:
         typer.echo(str(path))
 
