@@ -109,9 +109,8 @@ def _other(i: int, free: Sequence[Look]) -> Look:
     """Return the i-th look; after one round of colours they meet other dashes and markers."""
     count = len(free)
     turn, place = divmod(i, count)
-    return Look(
-        free[place].colour, free[(place + turn) % count].dash, free[(place + 2 * turn) % count].marker
-    )
+    dash, marker = free[(place + 2 * turn) % count].dash, free[(place + turn) % count].marker
+    return Look(free[place].colour, dash, marker)
 
 
 class Figure(Report):

@@ -299,7 +299,7 @@ class TestCommand:
         ("arguments", "message"),
         [
             (["absent"], "no such run folder"),
-            (["RUN", "--only", "adaptation"], "did you mean 'adaptation_curve'?"),
+            (["RUN", "--only", "adaptation_curv"], "did you mean 'adaptation_curve'?"),
             (["RUN", "--set", "bins=4"], "did you mean 'bin'?"),
             (["RUN", "--set", "bin=many"], "expected bin=<int>"),
             (["RUN", "--set", "bin=0"], "must be at least 1"),
