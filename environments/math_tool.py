@@ -107,12 +107,12 @@ class MathTool(TextEnv):
     """Compute or solve with a calculator whose name, argument order and notation change unannounced.
 
     Observation: a task such as `12*7` or the equation `3x+4=10`; after a call the result (`84`) or an error
-    (`no tool`, `bad call`), which may name the usage of today (`no tool: compute a+b`). With
+    (`no tool`, `bad call`), which may name the usage of today (`no tool: compute + a b`). With
     `template="chat"` the task comes with instructions for a general instruct model.
 
-    Action: a call, `calc 12*7` or `calc(12*7)`, or `answer 84`, which is final. Name and argument order are
-    what the channels say: `calc * 12 7` (prefix), `calc * 7 12` (swapped), `calc 12 7 *` (postfix). Anything
-    else is an error that costs a turn.
+    Action: a call, `calc * 12 7` or `calc(* 12 7)`, or `answer 84`, which is final. Name and argument order are
+    what the channels say: `calc 12*7` (infix), `calc * 7 12` (swapped), `calc 12 7 *` (postfix). Anything else
+    is an error that costs a turn.
 
     Reward: a right answer is paid 1 - `WASTE` (0.2) x number of errors, a wrong one 0. What is right depends
     on `verifier.strictness` (see `right_answer`). With probability `reward.noise` a fair coin is paid for the
@@ -129,7 +129,17 @@ class MathTool(TextEnv):
     id = "sao_bench/MathTool-v0"
     max_turns = 4
     max_reply_tokens = 48
-    tiny_config: ClassVar[Mapping[str, Any]] = {"updates": 1200}
+    tiny_config: ClassVar[Mapping[str, Any]] = {
+        **{
+            "hidden_size": 64,
+            "layers": 2,
+            "heads": 4,
+            "kv_heads": 2,
+            "head_dim": 16,
+            "intermediate_size": 192,
+        },
+        **{"updates": 1500, "batch_size": 32, "learning_rate": 6e-3},
+    }
     channels: ClassVar[tuple[Channel, ...]] = (
         channel(
             "task.mixture",
@@ -140,7 +150,7 @@ class MathTool(TextEnv):
         ),
         channel("task.difficulty", "virtual", 2, "digits of the operands (a factor has at most 2)", 1, 4),
         channel("tool.calc.name", "real", "calc", "the name that the calculator answers to", *NAMES),
-        channel("tool.calc.signature", "real", "infix", "the order of operands and operator", *SIGNATURES),
+        channel("tool.calc.signature", "real", "prefix", "the order of operands and operator", *SIGNATURES),
         channel("tool.calc.result_format", "real", "decimal", "the notation of results", *NOTATIONS),
         channel(
             "tool.calc.docs", "virtual", "error", "where today's usage is told", "none", "error", "prompt"
@@ -397,7 +407,7 @@ class _User:
     def __init__(self, env: MathTool, rng: np.random.Generator) -> None:
         self.env, self.rng = env, rng
         self.name, self.signature = any_of(rng, NAMES), self._guess_signature()
-        self.mental = rng.random() < 0.2
+        self.mental = rng.random() < 0.12
 
     def action(self, observation: str) -> str:
         """Return the next line: results are trusted, usages mostly followed, errors answered by a guess."""
@@ -407,7 +417,7 @@ class _User:
             plain = self.mental or rng.random() < 0.3
             text = arithmetic.write(env._value if result is None else result, "decimal")
             return f"answer {self._slip(text if plain else env.shown())}"
-        if usage(values) in observation and rng.random() < 0.6:
+        if usage(values) in observation and rng.random() < 0.75:
             self.name, self.signature = str(values["tool.calc.name"]), str(values["tool.calc.signature"])
         elif observation.startswith(wording["name"]):
             self.name = any_of(rng, NAMES)

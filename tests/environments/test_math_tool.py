@@ -3,12 +3,14 @@ import math
 import statistics
 import time
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 from sao_bench.environments._arithmetic import ExpressionError
 from sao_bench.environments.math_tool import KINDS, NAMES, SIGNATURES, MathTool
 
+from sao_bench import tiny
 from sao_bench.checks import check_drift_env
 from sao_bench.environments import _arithmetic as arithmetic
 from sao_bench.environments import math_tool as mt
@@ -19,7 +21,9 @@ TASK = {"expression": "12*7"}
 
 
 def start(expression="12*7", template="short", **concept):
+    """Start an episode of one task, under infix unless the concept says otherwise."""
     env = MathTool(template)
+    concept = {"tool__calc__signature": "infix"} | concept
     concept = {name.replace("__", "."): value for name, value in concept.items()}
     text, _ = env.reset(seed=0, options={"task": {"expression": expression}, "concept": concept})
     return env, text
@@ -447,7 +451,7 @@ def test_only_the_tool_takes_time_log_normal_with_the_named_median():
     env, logs = MathTool(), []
     for seed in range(1000):
         env.reset(seed=seed, options={"concept": {"latency.tool": 3.0, "latency.tail": 1.5}})
-        env.step("calc 1+1")
+        env.step("calc + 1 1")
         logs.append(math.log(env.latency_s / 3.0))
         env.step("hm")
         assert env.latency_s > 0
@@ -506,7 +510,7 @@ def test_demonstrations_know_every_usage_and_prefer_no_name():
     for count in names.values():
         assert count / total == pytest.approx(0.25, abs=0.05)
     assert 0.5 < solved / 1500 < 0.95
-    assert 0.6 < statistics.fmean(followed) < 0.85
+    assert 0.7 < statistics.fmean(followed) < 0.95
 
 
 def test_it_is_fast():
@@ -539,4 +543,10 @@ def test_a_concept_given_whole_is_taken_as_it_is():
     for name, concept in itertools.product(("calc", "solve"), (Concept.of(values), dict(values))):
         env = MathTool()
         env.reset(seed=0, options={"task": TASK, "concept": concept})
-        assert (env.step(f"{name} 12*7")[0] == "84") == (name == "solve")
+        assert (env.step(f"{name} * 12 7")[0] == "84") == (name == "solve")
+
+
+def test_the_shipped_model_is_that_of_todays_demonstrations():
+    folder = tiny.checkpoint(MathTool)
+    assert folder == Path(tiny.__file__).parent / "checkpoints" / "math_tool"
+    assert tiny.heldout_loss(MathTool, folder) == pytest.approx(0.2329, abs=2e-3)
