@@ -33,6 +33,8 @@ class AlgorithmConfig(BaseModel):
     """Decoupled weight decay of policy and critic."""
     betas: tuple[float, float] = (0.9, 0.95)
     """AdamW's moments."""
+    adam_eps: float = Field(1e-8, gt=0)
+    """AdamW's epsilon; one near the size of the gradients lets steps shrink as they vanish."""
     max_grad_norm: float = Field(1.0, gt=0)
     """The policy's gradient is clipped to this norm."""
     minibatches: int = Field(1, ge=1)

@@ -145,15 +145,12 @@ def execute(plan: Plan, jobs: int | None = None, console: Console | None = None)
     Returns:
         the exit status: 0, 1 if a run failed, 2 if it failed on wrong input, 130 after Ctrl-C.
     """
-    from sao_bench.report import write_report
-
     console = console or Console()
     outcome = _Crew(plan, jobs or os.cpu_count() or 1, console).run()
     for name, fields in outcome.failed.items():
         console.print(f"{name} failed: {fields['error']}", style="red", markup=False, soft_wrap=True)
     if outcome.arrived:
-        for path in write_report([plan.folder], None, console, plan.command):
-            console.print(str(path), soft_wrap=True, highlight=False, markup=False)
+        _report(plan, console)
     if outcome.interrupted:
         console.print(
             f"stopped; continue with: python -m sao_bench run --resume {plan.folder}", soft_wrap=True
@@ -162,6 +159,19 @@ def execute(plan: Plan, jobs: int | None = None, console: Console | None = None)
     if outcome.failed:
         return 2 if all(fields.get("user") for fields in outcome.failed.values()) else 1
     return 0
+
+
+def _report(plan: Plan, console: Console) -> None:
+    from sao_bench.report import write_report
+
+    try:
+        paths = write_report([plan.folder], None, console, plan.command)
+    except UserError as error:
+        # A run that was stopped early may have nothing to draw; that must not hide how it ended.
+        console.print(f"no report: {error}", soft_wrap=True, markup=False)
+        return
+    for path in paths:
+        console.print(str(path), soft_wrap=True, highlight=False, markup=False)
 
 
 class _Crew:

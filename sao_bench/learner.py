@@ -138,7 +138,8 @@ class Learner:
             # momentum would. A non-finite one is recorded, as None, and not applied.
             if norm > 0 and math.isfinite(norm):
                 self._policy_optimizer.step()
-                self.optimizer_steps += 1
+            # Counted all the same: a schedule may run on this clock, and must not stand still.
+            self.optimizer_steps += 1
         if self.algorithm.needs_updated_logp:
             self.algorithm.updated(self._current_logp(batch), batch)
         return {
@@ -287,7 +288,7 @@ class Learner:
 def _adamw(module: nn.Module, lr: float, config: Any) -> torch.optim.Optimizer:
     trained = [p for p in module.parameters() if p.requires_grad]
     return torch.optim.AdamW(
-        trained, lr=lr, betas=config.betas, weight_decay=config.weight_decay, foreach=True
+        trained, lr=lr, betas=config.betas, eps=config.adam_eps, weight_decay=config.weight_decay, foreach=True
     )
 
 

@@ -345,6 +345,9 @@ class Trainer:
 
     def finish(self) -> None:
         """Take the closing probe and save the trained policy as a model folder."""
+        if self._dropped:
+            # What was dropped after the last batch has no update's record to go to.
+            self.writer.event("dropped", episodes=self._dropped)
         if self.schedule.probe is not None and not self.config.until:
             self.probe(self.schedule.horizon)
         final = self.writer.folder / "checkpoints" / "final"
