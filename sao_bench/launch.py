@@ -300,7 +300,9 @@ class _Display:
         if not self._live and tenth > self._tenth.get(name, 0):
             self._tenth[name] = tenth
             left = (self.total - consumed) / consumed * (now - began)
-            self.console.print(f"{name}: {10 * tenth}%  {facts}  {left:.0f} s left", highlight=False)
+            self.console.print(
+                f"{name}: {10 * tenth}%  {facts}  {left:.0f} s left", highlight=False, soft_wrap=True
+            )
 
     def ended(self, name: str, kind: str) -> None:
         if not self._live:

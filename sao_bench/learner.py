@@ -288,7 +288,12 @@ class Learner:
 def _adamw(module: nn.Module, lr: float, config: Any) -> torch.optim.Optimizer:
     trained = [p for p in module.parameters() if p.requires_grad]
     return torch.optim.AdamW(
-        trained, lr=lr, betas=config.betas, eps=config.adam_eps, weight_decay=config.weight_decay, foreach=True
+        trained,
+        lr=lr,
+        betas=config.betas,
+        eps=config.adam_eps,
+        weight_decay=config.weight_decay,
+        foreach=True,
     )
 
 

@@ -40,7 +40,10 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
     [
         ([], ["--drift is missing", "style_switch"]),
         (["--drift", "style_swich"], ["style_swich", "style_switch"]),
-        (["--drift", "GOOD", "--algorithm", "runing_mean"], ["unknown algorithm 'runing_mean'", "'running_mean'", "sao"]),
+        (
+            ["--drift", "GOOD", "--algorithm", "runing_mean"],
+            ["unknown algorithm", "'running_mean'", "sao"],
+        ),
         (["--drift", "GOOD", "--algorithm", "nowhere.module:X"], ["nowhere.module:X"]),
         (["--drift", "GOOD", "--tier", "huge"], ["unknown tier 'huge'", "tiny"]),
         (["--drift", "GOOD", "--executor", "simulatd"], ["unknown executor", "'simulated'"]),

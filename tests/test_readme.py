@@ -68,7 +68,9 @@ def test_every_command_of_the_readme_exists() -> None:
 
 
 def test_every_file_of_the_readme_exists() -> None:
-    for path in re.findall(r"`((?:sao_bench|environments|baselines|docs|drift_schedules|tests)/[\w./]*)`", README):
+    for path in re.findall(
+        r"`((?:sao_bench|environments|baselines|docs|drift_schedules|tests)/[\w./]*)`", README
+    ):
         assert (ROOT / path).exists(), path
     for path in re.findall(r"\]\(([\w./]+)\)", README):
         assert (ROOT / path).exists(), path
