@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, ClassVar, TypeAlias
 
 import gymnasium
@@ -141,6 +142,7 @@ class TextEnv(gymnasium.Env[str, str]):
     # -- fixed ------------------------------------------------------------------------------------
 
     @classmethod
+    @cache
     def default_concept(cls) -> Concept:
         """Return the concept in which every channel holds its default."""
         return Concept.of({c.name: c.default for c in cls.channels})

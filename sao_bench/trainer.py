@@ -92,6 +92,7 @@ class Trainer:
         self._counts = Counter({"sample": 0, "env_step": 0})
         self._dropped: list[dict[str, Any]] = []
         self._bounds: dict[str, tuple[float, float]] = {}
+        self._concepts: dict[tuple[int, str], Concept] = {}
 
     # -- before the first episode -----------------------------------------------------------------
 
@@ -111,7 +112,7 @@ class Trainer:
             critic = dict(self.learner.critic_parameters)
             count = self.algorithm.config.value_pretrain_episodes
             if count:
-                concept = self.environment.complete_concept(self.schedule.at(0))
+                concept = self._concept_at(0)
                 found = evaluate(self._evaluation_engine(), self._stream("pretrain"), concept, range(count))
                 critic["pretraining"] = self.learner.pretrain_critic(found, self.config.batch_size)
                 extra["value_pretraining"] = count
@@ -145,7 +146,7 @@ class Trainer:
         clocks = self.clocks(now)
         t = clocks[self.schedule.clock]
         self._probe_until(t)
-        concept = self.environment.complete_concept(self.schedule.at(t))
+        concept = self._concept_at(t)
         if concept.phase != self._phase:
             self._phase = concept.phase
             if self.schedule.notify != "none" or self.algorithm.clairvoyant:
@@ -288,7 +289,7 @@ class Trainer:
         """Score the published policy on the probe's concepts, off the clock."""
         probe = self.schedule.probe
         assert probe is not None
-        current = self.environment.complete_concept(self.schedule.at(min(t, self.schedule.horizon - 1)))
+        current = self._concept_at(min(t, self.schedule.horizon - 1))
         roles: list[tuple[str, Concept]] = []
         if "seen" in probe.concepts:
             roles += [("seen", self._concept_of_phase(phase)) for phase in range(current.phase + 1)]
@@ -315,9 +316,18 @@ class Trainer:
             }
             self.writer.append("probes", record)
 
+    def _concept_at(self, t: float) -> Concept:
+        """Return the concept of a tick, with every channel of the environment."""
+        scheduled = self.schedule.at(t)
+        key = (scheduled.phase, scheduled.hash)
+        if key not in self._concepts:
+            # One entry is enough: consecutive ticks mostly share a concept, and a ramp never comes back.
+            self._concepts = {key: self.environment.complete_concept(scheduled)}
+        return self._concepts[key]
+
     def _concept_of_phase(self, phase: int) -> Concept:
         """Return a phase's concept where its opening drift is complete: at its last tick."""
-        return self.environment.complete_concept(self.schedule.at(self.schedule.phases()[phase].end - 1))
+        return self._concept_at(self.schedule.phases()[phase].end - 1)
 
     def _evaluate(self, concept: Concept, episodes: int, stream: str) -> list[Trajectory]:
         return evaluate(self._evaluation_engine(), self._stream(stream), concept, range(episodes))

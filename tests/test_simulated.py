@@ -107,7 +107,9 @@ def reference(
     schedule = load(file)
     environment = registry.environment(schedule.env)
     cls = registry.algorithm("running_mean")
-    algorithm = cls(cls.Config(policy_lr=3e-4))
+    config = run.manifest["config"]
+    batch_size, seed = config["batch_size"], config["seed"]
+    algorithm = cls(cls.Config(**config["options"]))
     learner = Learner(policy, algorithm, micro_batch=16)
     engine = TorchEngine(copy.deepcopy(policy), chat.stop_ids, slots=24)
     rollout = Rollout(environment, chat, seed, environment.max_reply_tokens, 1024)
@@ -138,7 +140,7 @@ def test_staleness_zero_equals_the_reference_loop(
 ) -> None:
     file = schedule_file(128, extra="  latency.reply: {start: 0, events: []}")
     run = small_run(file, tmp_path, *SMALL, "max_staleness=0")
-    expected, weights = reference(file, 16, 0, policy, tiny[1])
+    expected, weights = reference(file, run, policy, tiny[1])
     found = [
         {"index": e["index"], "score": e["score"], "reply": e["turns"][0]["reply"]}
         for e in run.lines("episodes")

@@ -110,7 +110,8 @@ class TorchEngine:
                 target.copy_(state[name])
         self.version = version
         if self.on_swap == "recompute" and self.live:
-            self._forward([slot.tokens()[: slot.length] for slot in self.live], 0, [0] * len(self.live))
+            history = [slot.tokens()[: slot.length] for slot in self.live]
+            self._forward(history, 0, [0] * len(history), want_logits=False)
 
     def abort(self, keys: Collection[int]) -> None:
         """Forget requests, live or queued; their slots are free at once."""
@@ -167,7 +168,9 @@ class TorchEngine:
             slot.done.versions.append(self.version)
 
     @torch.no_grad()
-    def _forward(self, inputs: list[list[int]], row: int, starts: list[int]) -> Tensor:
+    def _forward(
+        self, inputs: list[list[int]], row: int, starts: list[int], want_logits: bool = True
+    ) -> Tensor:
         """Run tokens through rows `row`.. of the cache from positions `starts`; logits (rows, V) of each last one."""
         rows, width = len(inputs), max(map(len, inputs))
         lengths = torch.tensor([len(tokens) for tokens in inputs])
@@ -177,17 +180,21 @@ class TorchEngine:
         view = _View(slice(row, row + rows), positions, reach)
         for layer in self._layers:
             layer.view = view
-        visible = torch.arange(reach) <= positions[..., None]
-        mask = torch.zeros(visible.shape).masked_fill(~visible, torch.finfo(torch.float32).min)
+        mask = None
+        if any(starts):
+            visible = torch.arange(reach) <= positions[:, None, :, None]
+            lowest = torch.finfo(self.model.dtype).min
+            mask = torch.zeros(visible.shape, dtype=self.model.dtype).masked_fill(~visible, lowest)
+        # Rows that all start at 0 need no mask: plain causal attention, which has a faster kernel.
         output = self.model(
             input_ids=ids,
             position_ids=positions,
-            attention_mask=mask[:, None].to(self.model.dtype),
+            attention_mask=mask,
             use_cache=True,
-            logits_to_keep=1 if width == 1 else 0,
+            logits_to_keep=1 if width == 1 or not want_logits else 0,
             **{self._cache_argument: Cache(layers=list(self._layers))},
         )
-        return output.logits[torch.arange(rows), (lengths - 1) if width > 1 else 0]
+        return output.logits[torch.arange(rows), (lengths - 1) if width > 1 and want_logits else 0]
 
     def _release(self, rows: list[int]) -> None:
         for row in sorted(rows, reverse=True):
