@@ -100,9 +100,7 @@ def test_every_episode_is_recorded_before_it_is_consumed_and_binds_the_concept_o
             assert max(arrived) <= update["started_s"]
 
 
-def reference(
-    file: Path, batch_size: int, seed: int, policy: Any, chat: Any
-) -> tuple[list[dict[str, Any]], Any]:
+def reference(file: Path, run: Run, policy: Any, chat: Any) -> tuple[list[dict[str, Any]], Any]:
     """The synchronous run, written out: dispatch B, wait for all, update."""
     schedule = load(file)
     environment = registry.environment(schedule.env)
