@@ -90,11 +90,15 @@ def _bwrap(limits: Limits, extra: Sequence[Path]) -> list[str]:
         command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     else:
         command += ["--unshare-user", "--uid", "65534", "--gid", "65534"]
-    for path in (*READABLE, *extra):
+    shown = (*READABLE, *extra)
+    for path in shown:
         command += _visible(path)
     command += ["--proc", "/proc", "--dev", "/dev"]
     command += ["--size", size, "--perms", "1777", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
-    command += ["--size", size, "--perms", "0755", "--tmpfs", WORKDIR, "--symlink", WORKDIR[1:], "/tmp"]
+    command += ["--size", size, "--perms", "0755", "--tmpfs", WORKDIR]
+    if not any(path.is_relative_to("/tmp") for path in shown):
+        # Where this Python lives below /tmp, that name is taken; TMPDIR points to WORKDIR all the same.
+        command += ["--symlink", WORKDIR[1:], "/tmp"]
     return [*command, "--remount-ro", "/", "--chdir", WORKDIR]
 
 

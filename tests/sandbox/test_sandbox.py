@@ -242,3 +242,20 @@ def test_an_unknown_level_is_a_user_error():
 def test_a_program_that_does_not_exist_is_no_crash(sandbox):
     result = sandbox.run(["/no/such/program"])
     assert result.fault is not None or result.exit in (126, 127)
+
+
+def test_a_python_below_tmp_is_shown_there_and_the_sandbox_still_starts(monkeypatch, tmp_path):
+    from sao_bench.sandbox import bwrap
+
+    if lack := levels.problem("bwrap"):
+        pytest.skip(f"bwrap: {lack}")
+    if not tmp_path.is_relative_to("/tmp"):
+        pytest.skip("pytest's own folder is not below /tmp")
+    below_tmp = tmp_path
+    (below_tmp / "library.txt").write_text("shown")
+    for path in (below_tmp, *list(below_tmp.parents)[:-2]):
+        path.chmod(0o755)
+    monkeypatch.setattr(bwrap, "READABLE", (*bwrap.READABLE, below_tmp))
+    with Sandbox("bwrap", LIMITS) as sandbox:
+        result = sandbox.run(code=f"print(open({str(below_tmp / 'library.txt')!r}).read())")
+    assert (result.stdout, result.fault) == ("shown\n", None)
