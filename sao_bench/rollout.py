@@ -12,6 +12,7 @@ from typing import Any
 from sao_bench.chat import ChatFormat
 from sao_bench.engines.torch import Completion, Request
 from sao_bench.environment import TextEnv
+from sao_bench.errors import UserError
 from sao_bench.seeding import derive, generator
 from sao_bench.types import Concept, Trajectory, Turn, concept_state, restore_concept
 
@@ -92,6 +93,11 @@ class Episode:
         self._history: list[int] = []
         self._ended_with_stop = True
         self._new_ids = rollout.chat.prompt_ids(self.prompt)
+        if len(self._new_ids) >= rollout.context:
+            raise UserError(
+                f"{rollout.environment.id}: a prompt of {len(self._new_ids)} tokens leaves no room for a reply in the"
+                f" model's {rollout.context} positions; use a model with a longer context or a shorter template"
+            )
         self.request: Request | None = self._next_request()
 
     def answer(self, completion: Completion) -> None:

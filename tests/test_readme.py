@@ -11,12 +11,6 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-IMPORTS = """
-from sao_bench.algorithm import Algorithm, over, policy_inputs, spread
-from sao_bench.environment import TextEnv
-from sao_bench.losses import reinforce
-from sao_bench.types import Channel
-"""
 
 
 def snippet(heading: str) -> str:
@@ -43,8 +37,8 @@ def test_the_environment_and_the_algorithm_run_from_a_file_each(
     from sao_bench import registry
     from sao_bench.checks import check_drift_env
 
-    (tmp_path / "digits_file.py").write_text(IMPORTS + snippet("Add an environment"))
-    (tmp_path / "best_file.py").write_text(IMPORTS + snippet("Add an algorithm"))
+    (tmp_path / "digits_file.py").write_text(snippet("Add an environment"))
+    (tmp_path / "best_file.py").write_text(snippet("Add an algorithm"))
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     report = check_drift_env(registry.environment("digits_file:Digits"))

@@ -218,7 +218,7 @@ def test_the_start_writes_well_on_easy_topics_and_half_well_on_hard_ones(start):
     quality = defaultdict(list)
     for task, parts, _, _ in start:
         quality[task["topic"] in EASY].append(parts["quality"])
-    assert 0.75 < np.mean(quality[True]) < 0.95
+    assert 0.65 < np.mean(quality[True]) < 0.95
     assert 0.4 < np.mean(quality[False]) < 0.7
     assert 0.2 < np.mean([score for _, _, score, _ in start]) < 0.4
 
