@@ -25,7 +25,8 @@ from sao_bench.errors import UserError
 from sao_bench.records import Run
 from sao_bench.worker import Job
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+MAX_SEEDS = 1000
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,8 @@ def parse_seeds(text: str) -> list[int]:
         numbers = [int(part) for part in text.split(",")]
     except ValueError:
         numbers = []
-    seeds = list(range(numbers[0])) if len(numbers) == 1 else numbers
-    if not seeds or min(seeds) < 0 or len(set(seeds)) != len(seeds):
+    seeds = list(range(min(numbers[0], MAX_SEEDS + 1))) if len(numbers) == 1 else numbers
+    if not seeds or len(seeds) > MAX_SEEDS or min(seeds) < 0 or len(set(seeds)) != len(seeds):
         raise UserError(
             f"--seeds {text!r}: expected a count (3 means 0, 1, 2) or a comma list of seeds (4,7)"
         )
@@ -310,8 +311,8 @@ class _Display:
 
 
 def _positive(number: float) -> float:
-    if not number > 0:
-        raise UserError(f"--time-scale {number}: expected a number above 0")
+    if not 0 < number <= 1e6:
+        raise UserError(f"--time-scale {number}: expected a number above 0 and at most 1e6")
     return number
 
 
