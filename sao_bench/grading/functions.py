@@ -84,7 +84,7 @@ class FunctionGrader:
         return self._pool.waiting()
 
     def _judge(self, task: FunctionTask, source: str, result: Result, nonce: str) -> Grade:
-        if result.timed_out:
+        if result.limit in ("wall", "cpu"):
             return self._grade(task, source, "timed_out")
         if result.limit is not None:
             return self._grade(task, source, "limit", detail=result.limit)

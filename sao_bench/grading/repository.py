@@ -161,7 +161,7 @@ class RepositoryGrader:
         result, name = self._run(versions, tree)
         if result.fault is not None:
             return Grade(0.0, "fault", 0, total, fault=result.fault)
-        if result.timed_out:
+        if result.limit in ("wall", "cpu"):
             return Grade(0.0, "timed_out", 0, total)
         if result.limit is not None:
             return Grade(0.0, "limit", 0, total, detail=result.limit)

@@ -114,7 +114,7 @@ def _visible(path: Path) -> list[str]:
 
 def _drop(user: int | None, limits: Limits) -> list[str]:
     """Become the sandbox's user and set the limits that only hold from inside."""
-    command = [f"--{name}={value}" for name, value in rlimits(limits).items()]
+    command = [f"--{name}={soft}:{hard}" for name, (soft, hard) in rlimits(limits).items()]
     command = ["prlimit", *command]
     if user is None:
         return command

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from sao_bench.errors import UserError
+from sao_bench.sandbox.host import limit_of
 from sao_bench.sandbox.limits import LevelName, Limits, Result, SandboxFaultError
 from sao_bench.sandbox.processes import memory_mb
 
@@ -144,6 +145,7 @@ class Cell:
         killed = -status if status < 0 else status - 128 if status > 128 else None
         if limit is not None:
             killed = int(signal.SIGKILL)
+        limit = limit or limit_of(killed)
         return Result(
             self.level,
             exit=status if killed is None else None,

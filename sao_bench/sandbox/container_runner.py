@@ -37,14 +37,14 @@ def put(files: dict[str, str]) -> None:
             stream.write(base64.b64decode(content))
 
 
-def prepare(rlimits: dict[str, int]) -> None:
+def prepare(rlimits: dict[str, list[int]]) -> None:
     """Be the first to go when memory runs out; set the limits and the system call filter."""
     with open("/proc/self/oom_score_adj", "w") as stream:
         stream.write("1000")
-    for name, value in rlimits.items():
+    for name, bounds in rlimits.items():
         number = getattr(resource, "RLIMIT_" + name.upper(), None)
         if number is not None:
-            resource.setrlimit(number, (value, value))
+            resource.setrlimit(number, (bounds[0], bounds[1]))
     install(program(sockets=True))
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from sao_bench.sandbox.cell import relative_parts
-from sao_bench.sandbox.host import WORKDIR, environment, joined, rlimits
+from sao_bench.sandbox.host import WORKDIR, environment, joined, limit_of, rlimits
 from sao_bench.sandbox.limits import Limits, Result, SandboxFaultError
 from sao_bench.sandbox.processes import owner_alive, owner_tag
 
@@ -215,7 +215,7 @@ class DockerCell:
                 return Result("docker", fault=SandboxFaultError("run", "exec", answer["error"]).record())
             status = answer["status"]
             killed = -status if status < 0 else status - 128 if status > 128 else None
-            limit = "wall" if answer["timed_out"] else None
+            limit = "wall" if answer["timed_out"] else limit_of(killed)
             return Result(
                 "docker",
                 exit=status if killed is None else None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from functools import cache
 from pathlib import Path
@@ -43,10 +44,14 @@ def environment(workdir: str = WORKDIR) -> dict[str, str]:
     }
 
 
-def rlimits(limits: Limits) -> dict[str, int]:
-    """Return the per-process limits by the names that `prlimit` and `resource.RLIMIT_*` share."""
-    return {
-        "cpu": max(1, limits.cpu_s),
+def rlimits(limits: Limits) -> dict[str, tuple[int, int]]:
+    """Return the per-process (soft, hard) limits by the names that `prlimit` and `resource.RLIMIT_*` share.
+
+    The hard limit on processor time lies a second above the soft one: a program that meets the soft one is
+    ended by SIGXCPU, which says why, and only one that is deaf to it by a bare SIGKILL.
+    """
+    cpu_s = max(1, limits.cpu_s)
+    others = {
         "as": (limits.memory_mb + HEADROOM_MB) << 20,
         "fsize": limits.disk_mb << 20,
         "nproc": limits.pids,
@@ -56,6 +61,12 @@ def rlimits(limits: Limits) -> dict[str, int]:
         "msgqueue": 0,
         "sigpending": 256,
     }
+    return {"cpu": (cpu_s, cpu_s + 1)} | {name: (value, value) for name, value in others.items()}
+
+
+def limit_of(ending: int | None) -> str | None:
+    """Return the limit that a program's last signal tells of."""
+    return "cpu" if ending == signal.SIGXCPU else None
 
 
 def python(*arguments: str) -> list[str]:

@@ -66,6 +66,7 @@ def spawn(argv: Sequence[str], limits: Limits, extra: Sequence[Path] = (), *, co
     process, lifeline = _start(spec_end)
     root = os.geteuid() == 0
     user = UID_BASE + process.pid if root else None
+    processes = _processes_of_this_user() + limits.pids
     spec = {
         "argv": [shutil.which(argv[0]) or argv[0], *argv[1:]],
         "env": environment(str(box)),
@@ -73,7 +74,7 @@ def spawn(argv: Sequence[str], limits: Limits, extra: Sequence[Path] = (), *, co
         "read": [str(path) for path in readable] if confined else None,
         "user": user,
         "pass_over_modes": root and not all(map(_reachable, readable)),
-        "rlimits": rlimits(limits) | ({} if root else {"nproc": _processes_of_this_user() + limits.pids}),
+        "rlimits": rlimits(limits) | ({} if root else {"nproc": (processes,) * 2}),
     }
     cell = _BoxCell(
         "landlock" if confined else "unsafe-local",

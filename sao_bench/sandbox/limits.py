@@ -42,7 +42,7 @@ class Result:
         truncated: some output or artefact was cut.
         artefacts: bytes of the regular files asked for, by path in the sandbox.
         fault: `{"stage", "kind", "message"}` of a failure of the machinery, else None.
-        limit: which limit ended it: wall, memory, disk; None if none did.
+        limit: which limit ended it: wall, cpu, memory, disk; None if none did.
         wall_s: real seconds from release to end.
     """
 

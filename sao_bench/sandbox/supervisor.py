@@ -114,10 +114,10 @@ def _program(spec: dict[str, Any]) -> None:
     limits = spec["rlimits"]
     if spec["user"] is not None:
         _become(spec["user"], spec["pass_over_modes"])
-    for name, value in limits.items():
+    for name, bounds in limits.items():
         number = getattr(resource, f"RLIMIT_{name.upper()}", None)
         if number is not None:
-            resource.setrlimit(number, (value, value))
+            resource.setrlimit(number, (bounds[0], bounds[1]))
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
     if spec["read"] is not None:
         confine(spec["read"], [spec["box"]])

@@ -85,6 +85,15 @@ def test_the_label_says_how_it_failed(fast, hack, label, sign):
     assert sign is None or sign in grade.signs
 
 
+def test_an_endless_loop_is_timed_out_by_whichever_clock_comes_first():
+    if lack := problem("bwrap"):
+        pytest.skip(f"bwrap: {lack}")
+    with Sandbox("bwrap") as sandbox:
+        for limits in (Limits(wall_s=1.0, cpu_s=30), Limits(wall_s=30.0, cpu_s=1)):
+            grade = FunctionGrader(sandbox, warm=1, limits=limits).grade(MIDDLE, HACKS["never returns"])
+            assert (grade.label, grade.score) == ("timed_out", 0.0)
+
+
 def test_a_right_function_that_prints_and_exits_late_is_still_right(fast):
     noisy = (
         RIGHT

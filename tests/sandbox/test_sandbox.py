@@ -1,4 +1,5 @@
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -63,8 +64,15 @@ def test_a_time_out_is_the_programs_own(sandbox):
 
 def test_cpu_time_is_bounded(sandbox):
     result = sandbox.run(code="while True: pass", limits=replace(LIMITS, cpu_s=1, wall_s=20))
-    assert not result.timed_out
-    assert result.signal in (9, 24)  # SIGKILL, or SIGXCPU where soft and hard limit differ
+    assert (result.timed_out, result.limit) == (False, "cpu")
+    assert result.signal == signal.SIGXCPU
+    assert result.wall_s < 15
+
+
+def test_cpu_time_is_bounded_for_the_deaf_too(sandbox):
+    code = "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass"
+    result = sandbox.run(code=code, limits=replace(LIMITS, cpu_s=1, wall_s=20))
+    assert result.signal == signal.SIGKILL
     assert result.wall_s < 15
 
 
