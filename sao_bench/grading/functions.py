@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from sao_bench.grading.grade import Grade, signs_in
 from sao_bench.grading.plain import MalformedError, Opaque, decode, encode, equal, has_opaque
@@ -16,6 +16,8 @@ from sao_bench.sandbox.host import joined
 
 HERE = Path(__file__).parent
 LIMITS = Limits(wall_s=5.0, cpu_s=5, memory_mb=256, pids=16, output_bytes=4_000_000, disk_mb=16)
+Outcome: TypeAlias = tuple[str | None, Any]
+"""What came of a call: (name of the exception, None) or (None, value)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,14 @@ class FunctionGrader:
 
         Its own time-out, crash or exit is a valid 0; a fault of the machinery is not a 0 but `fault`.
         """
+        found = self.outcomes(task, source)
+        return found if isinstance(found, Grade) else self._compare(task, source, found)
+
+    def outcomes(self, task: FunctionTask, source: str) -> list[Outcome] | Grade:
+        """Return what came of every case, or the grade (0 or a fault) of a candidate that gave no outcomes.
+
+        For who compares by rules of their own; expected values are not used.
+        """
         nonce = secrets.token_hex(16)
         request = {
             "nonce": nonce,
@@ -77,13 +87,13 @@ class FunctionGrader:
         result = cell.talk(json.dumps(request).encode())
         if result.fault is not None:
             return self._grade(task, source, "fault", fault=result.fault)
-        return self._judge(task, source, result, nonce)
+        return self._read(task, source, result, nonce)
 
     def waiting(self) -> int:
         """Return how many sandboxes are ready."""
         return self._pool.waiting()
 
-    def _judge(self, task: FunctionTask, source: str, result: Result, nonce: str) -> Grade:
+    def _read(self, task: FunctionTask, source: str, result: Result, nonce: str) -> list[Outcome] | Grade:
         if result.limit in ("wall", "cpu"):
             return self._grade(task, source, "timed_out")
         if result.limit is not None:
@@ -100,12 +110,11 @@ class FunctionGrader:
                 return self._grade(task, source, "error", detail=str(answer["error"])[:500])
             if not isinstance(outcomes, list) or len(outcomes) != len(task.cases):
                 raise MalformedError("wrong number of outcomes")
-            found = [_outcome(item) for item in outcomes]
+            return [_outcome(item) for item in outcomes]
         except (ValueError, RecursionError, AttributeError) as error:
             return self._grade(task, source, "malformed", detail=str(error)[:500])
-        return self._compare(task, source, found)
 
-    def _compare(self, task: FunctionTask, source: str, found: Sequence[tuple[str | None, Any]]) -> Grade:
+    def _compare(self, task: FunctionTask, source: str, found: Sequence[Outcome]) -> Grade:
         right = [_right(case, *item, task.tolerance) for case, item in zip(task.cases, found, strict=True)]
         passed = sum(right)
         if passed == len(right) > 0:
@@ -122,8 +131,7 @@ class FunctionGrader:
         return Grade(score, label, passed, len(task.cases), signs_in([source]), self.level, **more)
 
 
-def _outcome(item: Any) -> tuple[str | None, Any]:
-    """Return (name of the exception, None) or (None, value)."""
+def _outcome(item: Any) -> Outcome:
     if isinstance(item, dict) and set(item) == {"raised"}:
         return str(item["raised"]), None
     if isinstance(item, dict) and set(item) == {"value"}:
