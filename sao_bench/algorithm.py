@@ -12,18 +12,19 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal, TypedDict
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 from torch import Tensor
 
 from sao_bench.batch import Batch
+from sao_bench.config import Strict
 from sao_bench.losses import Denominator, LossOutput
 from sao_bench.types import Concept, Trajectory
 
 
-class AlgorithmConfig(BaseModel):
+class AlgorithmConfig(Strict):
     """What every algorithm has: group size and the policy's optimizer."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(validate_default=True)
 
     group_size: int = Field(1, ge=1)
     """Rollouts per prompt."""
@@ -52,7 +53,7 @@ class GroupConfig(AlgorithmConfig):
     """Rollouts per prompt."""
 
 
-class DISConfig(BaseModel):
+class DISConfig(Strict):
     """A mixin: the band of double-sided importance sampling. Defaults are SAO's for maths (coding: 0.8 and 3.0)."""
 
     eps_low: float = Field(0.3, ge=0, le=1)
@@ -61,7 +62,7 @@ class DISConfig(BaseModel):
     """The open band's upper edge is 1 + eps_high."""
 
 
-class ClipConfig(BaseModel):
+class ClipConfig(Strict):
     """A mixin: the clipping range of a PPO-style loss. Defaults are PPO's (arXiv 1707.06347)."""
 
     eps_low: float = Field(0.2, ge=0, le=1)

@@ -6,15 +6,23 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from sao_bench.errors import UserError, did_you_mean, unknown
 
 
 class Strict(BaseModel):
-    """No unknown keys, no silent coercion from text, immutable."""
+    """No unknown keys, no number that is infinite, no truth value for a number, immutable."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_bool_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse `true` where pydantic would read 1."""
+        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation in (int, float):
+            raise ValueError("a number is expected")
+        return value
 
 
 class CostModel(Strict):
@@ -112,8 +120,7 @@ def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
     Raises:
         UserError: a text has no `=`, or its value is not YAML.
     """
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
+    from sao_bench.drift.yaml12 import parse
 
     parsed: dict[str, Any] = {}
     for text in settings:
@@ -121,9 +128,9 @@ def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
         if not equals or not key:
             raise UserError(f"--set {text!r}: expected key=value, for example --set algorithm.policy_lr=3e-4")
         try:
-            parsed[key] = YAML(typ="safe", pure=True).load(value)
-        except YAMLError as error:
-            raise UserError(f"--set {key}: {value!r} is not a YAML value") from error
+            parsed[key] = parse(value, "").plain() if value.strip() else None
+        except UserError as error:
+            raise UserError(f"--set {key}: {value!r:.80} is not a YAML value{error}") from error
     return parsed
 
 
@@ -159,8 +166,10 @@ def resolve(
 
 def _one(cls: Any, values: dict[str, Any], own: dict[str, Any]) -> RunConfig:
     fields = cls.Config.model_fields
-    options = validated(cls.Config, {k: v for k, v in own.items() if k in fields}, "algorithm.")
-    config = validated(RunConfig, {**values, "algorithm": cls.name or f"{cls.__module__}:{cls.__name__}"}, "")
+    options = validated(cls.Config, {k: v for k, v in own.items() if k in fields}, "--set algorithm.")
+    config = validated(
+        RunConfig, {**values, "algorithm": cls.name or f"{cls.__module__}:{cls.__name__}"}, "--set "
+    )
     size = options.group_size
     if config.batch_size % size:
         raise UserError(f"batch_size {config.batch_size} is not a multiple of {cls.name}'s group_size {size}")
@@ -178,7 +187,7 @@ def validated(model: type[BaseModel], values: Mapping[str, Any], prefix: str) ->
     except ValidationError as error:
         first = error.errors()[0]
         key = prefix + ".".join(map(str, first["loc"]))
-        raise UserError(f"--set {key}: {first['msg']}, not {first['input']!r}") from error
+        raise UserError(f"{key}: {first['msg']}, not {first['input']!r:.80}") from error
 
 
 def _put(values: dict[str, Any], key: str, value: Any) -> None:
@@ -208,8 +217,11 @@ def load_resolved(path: Path) -> RunConfig:
     Raises:
         UserError: the file is missing or does not validate.
     """
-    from ruamel.yaml import YAML
+    from sao_bench.drift.yaml12 import read_file
 
     if not path.is_file():
         raise UserError(f"{path} does not exist: not a run folder that can be resumed")
-    return RunConfig.model_validate(YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8")))
+    values = read_file(path)[1].plain()
+    if not isinstance(values, dict):
+        raise UserError(f"{path}: not a mapping of settings")
+    return validated(RunConfig, values, f"{path}: ")

@@ -5,11 +5,13 @@ Nothing is written before every part of the request has been checked.
 
 from __future__ import annotations
 
+import inspect
 import multiprocessing
 import os
 import queue
 import re
 import signal
+import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -88,7 +90,9 @@ def plan(
     )
     if env is not None and registry.environment(env).id != registry.environment(schedule.env).id:
         raise UserError(f"--env {env}: the schedule {schedule.id} is written for {schedule.env}")
-    name = values["id"] or f"{schedule.id}-{time.strftime('%Y%m%d-%H%M%S')}"
+    name = values["id"]
+    if name is None:
+        name = f"{schedule.id}-{time.strftime('%Y%m%d-%H%M%S')}"
     if not NAME.fullmatch(name):
         raise UserError(
             f"--id {name!r}: use letters, digits, '.', '_' and '-', beginning with a letter or digit"
@@ -132,6 +136,8 @@ def plan_resume(folder: Path, command: str = "") -> Plan:
     for run in runs:
         config = load_resolved(run.folder / "config.resolved.yaml")
         schedule = load(config.drift, time_scale=config.time_scale)
+        if missing := {"schedule_hash", "model"} - run.manifest.keys():
+            raise UserError(f"--resume {run.folder}: its manifest.json lacks {min(missing)}")
         if schedule.hash != run.manifest["schedule_hash"]:
             raise UserError(f"--resume {run.folder}: {config.drift} has changed since the run was started")
         if not (run.folder / "checkpoints" / "state.pt").is_file():
@@ -317,12 +323,15 @@ def _positive(number: float) -> float:
 
 
 def _check_writable(out: Path) -> None:
-    """Refuse an output folder that cannot be made or written to, without making it."""
+    """Refuse an output folder that cannot be made or written to, and leave nothing behind."""
     nearest = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
     if not nearest.is_dir():
         raise UserError(f"--out {out}: {nearest} is not a folder")
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        raise UserError(f"--out {out}: {nearest} is not writable")
+    try:
+        # The mode alone does not tell: root may write anywhere but into /proc or a read-only mount.
+        tempfile.TemporaryDirectory(dir=nearest).cleanup()
+    except OSError as error:
+        raise UserError(f"--out {out}: {nearest} is not writable: {error.strerror}") from error
 
 
 def _model_folder(env: str, config: RunConfig) -> Path:
@@ -331,7 +340,8 @@ def _model_folder(env: str, config: RunConfig) -> Path:
     try:
         environment(**config.env_options)
     except TypeError as error:
-        raise UserError(f"--set env: {environment.id}: {error}") from error
+        known = ", ".join(f"env.{name}" for name in inspect.signature(environment).parameters) or "none"
+        raise UserError(f"--set env: {environment.id}: {error}; known: {known}") from error
     if config.model is not None:
         folder = Path(config.model)
         if not (folder / "config.json").is_file():

@@ -35,6 +35,20 @@ from sao_bench.types import Trajectory
 LINE_FILES = ("episodes", "updates", "probes", "events")
 SEALED = ("episodes.jsonl", "updates.jsonl", "probes.jsonl", "drift.compiled.jsonl", "drift.source.yaml")
 
+REQUIRED: dict[str, frozenset[str]] = {
+    name: frozenset(keys.split())
+    for name, keys in {
+        "episodes": "index t seed phase concept clocks score oracle floor fault arrived_s",
+        "updates": "update kind consumed staleness phase_mix metrics score_mean episodes",
+        "probes": "t phase concept role score oracle floor",
+        "events": "kind",
+        "drift.compiled": "kind",
+        "manifest.json": "algorithm seed",
+        "status.json": "state",
+    }.items()
+}
+"""What each record must have for a folder to be read; a folder may come from anybody."""
+
 
 def to_json(record: Mapping[str, Any]) -> str:
     """Return one canonical line: sorted keys, no spaces, NaN and infinities refused."""
@@ -211,24 +225,30 @@ class Run:
         A last line without its newline is still being written and is left out.
 
         Raises:
-            UserError: a line is not JSON (the message names file and line).
+            UserError: a line is not a JSON object with the keys of its kind (the message names file and line).
         """
         path = self.folder / f"{name}.jsonl"
         if not path.is_file():
             return
-        with path.open(encoding="utf-8") as file:
+        with path.open("rb") as file:
             for number, line in enumerate(file, 1):
-                if not line.endswith("\n"):
+                if not line.endswith(b"\n"):
                     return
-                try:
-                    yield json.loads(line)
-                except ValueError as error:
-                    raise UserError(f"{path}:{number}: not a JSON line: {error}") from error
+                yield _record(line, f"{path}:{number}", REQUIRED[name])
 
     def _json(self, name: str) -> dict[str, Any]:
         path = self.folder / name
-        try:
-            content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise UserError(f"{path}: not JSON: {error}") from error
-        return content
+        return _record(path.read_bytes(), str(path), REQUIRED[name])
+
+
+def _record(text: bytes, where: str, required: frozenset[str]) -> dict[str, Any]:
+    """Return one JSON object that has the required keys."""
+    try:
+        record = json.loads(text.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{where}: not JSON in UTF-8: {error}") from error
+    if not isinstance(record, dict):
+        raise UserError(f"{where}: not a JSON object but a {type(record).__name__}")
+    if missing := sorted(required - record.keys()):
+        raise UserError(f"{where}: lacks {', '.join(missing)}")
+    return record

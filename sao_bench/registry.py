@@ -1,14 +1,17 @@
 """Names to classes, by walking the content folders: adding a file is all it takes to add a name.
 
 An environment is a subclass of `TextEnv` with an `id`; an algorithm is a subclass of `Algorithm` with a
-`name`. Anything else can be named as `package.module:Class`.
+`name`. Anything else can be named as `package.module:Class`. A file that cannot be imported is left out, with one
+line of warning that names it, so that it takes nothing but itself away.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import logging
 import pkgutil
+import traceback
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     from sao_bench.algorithm import Algorithm
     from sao_bench.environment import TextEnv
     from sao_bench.executors import Executor
+
+log = logging.getLogger("sao_bench")
 
 
 @cache
@@ -35,10 +40,8 @@ def algorithms() -> dict[str, type[Algorithm]]:
     """Return SAO and every algorithm of `baselines/` by name."""
     from sao_bench.algorithm import Algorithm
 
-    found = [
-        *_classes("baselines", Algorithm),
-        *_in_module(importlib.import_module("sao_bench.sao"), Algorithm),
-    ]
+    sao = _in_module(importlib.import_module("sao_bench.sao"), Algorithm)
+    found = [*_classes("baselines", Algorithm), *sao]
     return {cls.name: cls for cls in found if cls.name}
 
 
@@ -80,6 +83,23 @@ def algorithm(name: str) -> type[Algorithm]:
     return _find("algorithm", name, Algorithm, algorithms)
 
 
+def environment_or_algorithm(name: str) -> type[TextEnv] | type[Algorithm]:
+    """Return the class of an environment's id, of an algorithm's name, or of `package.module:Class`.
+
+    Raises:
+        UserError: the name is unknown; the message lists the known ones.
+    """
+    from sao_bench.algorithm import Algorithm
+    from sao_bench.environment import TextEnv
+
+    def known() -> dict[str, Any]:
+        return {**environments(), **algorithms()}
+
+    return cast(
+        "type[TextEnv] | type[Algorithm]", _find("environment or algorithm", name, (TextEnv, Algorithm), known)
+    )
+
+
 def executor(name: str) -> type[Executor]:
     """Return the executor class of a name or of `package.module:Class`.
 
@@ -100,24 +120,40 @@ def _find(what: str, name: str, base: Any, known: Any) -> Any:
 
 
 def _import_class(what: str, path: str, base: Any) -> Any:
-    module, _, attribute = path.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UserError(f"cannot import {what} {path!r}: {error}") from error
+    name, _, attribute = path.partition(":")
+    module = _import(name, f"{what} {path!r}")
+    if not hasattr(module, attribute):
+        raise UserError(f"cannot import {what} {path!r}: {name} has no {attribute!r}")
+    found = getattr(module, attribute)
     if not (inspect.isclass(found) and issubclass(found, base)):
-        raise UserError(f"{path!r} is not a subclass of {base.__module__}.{base.__name__}")
+        bases = base if isinstance(base, tuple) else (base,)
+        names = " or ".join(f"{cls.__module__}.{cls.__name__}" for cls in bases)
+        raise UserError(f"{path!r} is not a subclass of {names}")
     return found
 
 
 def _classes(folder: str, base: Any) -> list[Any]:
     package = importlib.import_module(f"sao_bench.{folder}")
     names = [m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_")]
-    return [
-        cls
-        for name in sorted(names)
-        for cls in _in_module(importlib.import_module(f"{package.__name__}.{name}"), base)
-    ]
+    found = []
+    for name in sorted(names):
+        try:
+            found += _in_module(_import(f"{package.__name__}.{name}", f"{folder}/{name}.py"), base)
+        except UserError as error:
+            log.warning("left out: %s", error)
+    return found
+
+
+def _import(module: str, what: str) -> ModuleType:
+    """Import somebody's module; whatever it raises is the finding, told in one line."""
+    try:
+        return importlib.import_module(module)
+    except (Exception, SystemExit) as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        inside = [f for f in frames if "importlib" not in f.filename and f.filename != __file__]
+        place = f", line {inside[-1].lineno} of {Path(inside[-1].filename).name}" if inside else ""
+        reason = " ".join(str(error).split())
+        raise UserError(f"cannot import {what}{place}: {type(error).__name__}: {reason}") from error
 
 
 def _in_module(module: ModuleType, base: Any) -> list[Any]:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sao_bench import metrics
+from sao_bench.errors import UserError
 from sao_bench.metrics import MetricOptions
 from sao_bench.records import Run
 
@@ -91,8 +92,20 @@ class RunData:
         """Read a run folder.
 
         Raises:
-            UserError: a line is not JSON.
+            UserError: a file is damaged: no JSON, a key that is missing, a value of another kind.
         """
+        try:
+            return cls._load(run)
+        except UserError:
+            raise
+        except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+            # The folder may come from anybody; what is wrong with a value shows where it is used.
+            raise UserError(
+                f"{run.folder}: a record holds a value of another kind: {type(error).__name__}: {error}"
+            ) from error
+
+    @classmethod
+    def _load(cls, run: Run) -> RunData:
         updates = list(run.lines("updates"))
         dropped = [entry["index"] for update in updates for entry in update.get("dropped", ())]
         columns, concepts = _episodes(run.lines("episodes"), dropped)

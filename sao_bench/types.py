@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -21,6 +22,7 @@ CLOCKS = ("episode", "sample", "optimizer_step", "policy_version", "wall_s", "en
 """The six clocks. `sample` counts sampled action tokens; `wall_s` is virtual seconds when simulated."""
 
 SIMPLEX_TOLERANCE = 1e-9
+LARGEST = sys.float_info.max
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class Channel:
                 return None if value in self.choices else f"{value!r} is not one of: {allowed}"
             case "simplex":
                 return self._simplex_problem(value)
-        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
         if not number or (self.type == "int" and value != int(value)):
             return f"{value!r} is not {'an int' if self.type == 'int' else 'a finite number'}"
         low, high = self.low, self.high

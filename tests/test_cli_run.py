@@ -57,7 +57,12 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
         (["--drift", "GOOD", "--set", "algorithm.policy_lr=-1"], ["algorithm.policy_lr", "greater than 0"]),
         (["--drift", "GOOD", "--set", "batch_size=12", "--algorithm", "grpo_dis"], ["group_size 8"]),
         (["--drift", "GOOD", "--set", "env.template=sonnet"], ["sonnet", "chat"]),
-        (["--drift", "GOOD", "--set", "env.colour=red"], ["colour"]),
+        (["--drift", "GOOD", "--set", "env.colour=red"], ["colour", "known: env."]),
+        (["--drift", "GOOD", "--set", "algorithm.policy_lr=.inf"], ["algorithm.policy_lr", "finite"]),
+        (["--drift", "GOOD", "--set", "max_staleness=true"], ["max_staleness", "number"]),
+        (["--drift", "GOOD", "--set", f"max_staleness={'9' * 5000}"], ["max_staleness"]),
+        (["--drift", "GOOD", "--set", f"max_staleness={'[' * 3000}"], ["max_staleness"]),
+        (["--drift", "GOOD", "--id", ""], ["--id ''"]),
         (["--drift", "GOOD", "--time-scale", "0"], ["--time-scale"]),
         (["--drift", "GOOD", "--time-scale", "inf"], ["--time-scale inf"]),
         (["--drift", "GOOD", "--seeds", "9" * 30], ["--seeds"]),
@@ -100,6 +105,8 @@ def test_an_existing_run_id_and_an_unusable_folder_are_refused(
     (tmp_path / "file").write_text("")
     assert call(monkeypatch, "run", "--drift", file, "--out", tmp_path / "file") == 2
     assert "is not a folder" in capsys.readouterr().err
+    assert call(monkeypatch, "run", "--drift", file, "--out", "/proc/nowhere") == 2
+    assert "/proc is not writable" in capsys.readouterr().err
     assert not any((tmp_path / "out" / "taken").iterdir())
 
 

@@ -53,6 +53,37 @@ class TestRunData:
         assert run.curve(SMALL, raw=True)[0] == approx(FLOOR + 0.8015 * 0.5)
         assert run.consumed_by[:9].tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 2]
 
+    @pytest.mark.parametrize(
+        ("file", "content", "says"),
+        [
+            ("episodes.jsonl", b"\xff\xfe\x00\n", "episodes.jsonl:1: not JSON in UTF-8"),
+            ("episodes.jsonl", b"[1]\n", "episodes.jsonl:1: not a JSON object but a list"),
+            ("episodes.jsonl", b'{"index": 0}\n', "episodes.jsonl:1: lacks arrived_s, clocks, concept"),
+            ("updates.jsonl", b"[" * 100_000 + b"\n", "updates.jsonl:1: not JSON"),
+            ("manifest.json", b"[]", "manifest.json: not a JSON object but a list"),
+            ("manifest.json", b"{}", "manifest.json: lacks algorithm"),
+            ("manifest.json", b"\x80", "manifest.json: not JSON in UTF-8"),
+            ("status.json", b"{}", "status.json: lacks state"),
+        ],
+    )
+    def test_a_damaged_file_is_named_on_one_line(self, tmp_path, file, content, says):
+        folder = write_run(tmp_path)
+        (folder / file).write_bytes(content)
+        with pytest.raises(UserError) as error:
+            write_report([folder], tmp_path / "out")
+        assert says in str(error.value) and "\n" not in str(error.value)
+        assert not (tmp_path / "out").exists()
+
+    @pytest.mark.parametrize("key", ["index", "clocks", "score", "phase", "t"])
+    def test_a_value_of_another_kind_is_one_line_too(self, tmp_path, key):
+        folder = write_run(tmp_path)
+        lines = (folder / "episodes.jsonl").read_text().splitlines()
+        record = {**json.loads(lines[3]), key: {"a": ["thing"]}}
+        lines[3] = json.dumps(record)
+        (folder / "episodes.jsonl").write_text("\n".join(lines) + "\n")
+        with pytest.raises(UserError, match="a record holds a value of another kind"):
+            load(folder)
+
     def test_a_hole_ends_the_arrays_of_a_running_run(self, tmp_path):
         run = load(write_run(tmp_path, state="running", missing=[10, 15]))
         assert run.episodes == 10

@@ -55,7 +55,7 @@ def play(
         Path | None, typer.Option(help="File with one action a line (\\n is a newline).")
     ] = None,
     oracle: Annotated[bool, typer.Option("--oracle", help="Let the oracle act.")] = False,
-    seed: Annotated[int, typer.Option(help="Decides the task.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Decides the task.")] = 0,
     concept: Annotated[
         list[str] | None, typer.Option("--set", help="A channel's value, name=value (JSON or text).")
     ] = None,

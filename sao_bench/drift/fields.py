@@ -166,7 +166,9 @@ def text(node: Node, name: str) -> str:
     """Return a text that is not empty."""
     if not isinstance(node.value, str) or not node.value.strip():
         quotes = f"; write it in quotes: '{node.text}'" if node.text else ""
-        raise node.error(f"`{name}`: found {node.found()}; allowed: text{quotes}")
+        raise node.error(
+            f"`{name}`: found {node.found()}; allowed: text{' that is not empty' * isinstance(node.value, str)}{quotes}"
+        )
     return node.value
 
 

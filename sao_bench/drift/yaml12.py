@@ -6,6 +6,7 @@ ruamel.yaml reads the text into events; tags are resolved here, by the core sche
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -26,6 +27,13 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\
 _INF = re.compile(r"([-+]?)\.(?:inf|Inf|INF)\Z")
 _NAN = re.compile(r"\.(?:nan|NaN|NAN)\Z")
 _TEXT_TAG = "tag:yaml.org,2002:str"
+
+MAX_DIGITS = 200
+"""An integer with more is out of every range: it is read as an infinity, which nothing accepts."""
+
+MAX_DEPTH = 50
+MAX_VALUES = 200_000
+"""Values of a file, each alias counted with all that it stands for."""
 
 
 class Place(NamedTuple):
@@ -68,15 +76,19 @@ class Node:
             case None:
                 return "nothing"
             case str():
-                return f"the text {self.value!r}"
+                return f"the text {_short(self.value)!r}"
             case _:
-                return self.text
+                return _short(self.text)
 
     def plain(self) -> Any:
         """Return the value as ordinary lists, dicts and scalars."""
         if isinstance(self.value, dict):
             return {key: node.plain() for key, node in self.value.items()}
         return [node.plain() for node in self.value] if isinstance(self.value, list) else self.value
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"
 
 
 def resolve(text: str) -> Scalar:
@@ -86,6 +98,8 @@ def resolve(text: str) -> Scalar:
     if _BOOL.match(text):
         return text.lower() == "true"
     if _INT.match(text):
+        if len(text) > MAX_DIGITS:
+            return -math.inf if text[0] == "-" else math.inf
         return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
     if _FLOAT.match(text):
         return float(text)
@@ -104,7 +118,7 @@ def read_file(path: Path) -> tuple[str, Node]:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise UserError(f"cannot read drift schedule {str(path)!r}: {reason}") from error
+        raise UserError(f"cannot read {str(path)!r}: {reason}") from error
     return text, parse(text, str(path))
 
 
@@ -131,7 +145,9 @@ class _Builder:
     def __init__(self, events: Iterator[Any], file: str) -> None:
         self.events = events
         self.file = file
-        self.anchors: dict[str, Node] = {}
+        self.anchors: dict[str, tuple[Node, int]] = {}
+        self.depth = 0
+        self.values = 0
 
     def document(self) -> Node:
         root = None
@@ -153,18 +169,32 @@ class _Builder:
         if name == "AliasEvent":
             if event.anchor not in self.anchors:
                 raise place.error(f"alias *{event.anchor} has no anchor before it")
-            return self.anchors[event.anchor]
+            node, values = self.anchors[event.anchor]
+            self._count(values, place)
+            return node
+        before = self.values
+        self._count(1, place)
         if event.tag not in (None, "!", _TEXT_TAG):
             raise place.error(f"tag {event.tag} is not part of the drift language; remove it")
         if name == "ScalarEvent":
             node = self._scalar(event, place)
-        elif name == "SequenceStartEvent":
-            node = Node([self._node(e) for e in self._until("SequenceEndEvent")], place)
         else:
-            node = self._mapping(place)
+            self.depth += 1
+            if self.depth > MAX_DEPTH:
+                raise place.error(f"nested more than {MAX_DEPTH} deep")
+            node = self._sequence(place) if name == "SequenceStartEvent" else self._mapping(place)
+            self.depth -= 1
         if event.anchor:
-            self.anchors[event.anchor] = node
+            self.anchors[event.anchor] = (node, self.values - before)
         return node
+
+    def _count(self, values: int, place: Place) -> None:
+        self.values += values
+        if self.values > MAX_VALUES:
+            raise place.error(f"more than {MAX_VALUES} values, aliases written out")
+
+    def _sequence(self, place: Place) -> Node:
+        return Node([self._node(event) for event in self._until("SequenceEndEvent")], place)
 
     def _scalar(self, event: Any, place: Place) -> Node:
         quoted = not event.implicit[0]

@@ -11,6 +11,10 @@ from sao_bench.errors import UserError
 
 # Line 8 is the first line below `channels:`.
 WRONG = {
+    "endless number": (f"  reward.noise: {{start: {'9' * 5000}}}", 8, 25, "inf is not a finite number"),
+    "endless whole number": (f"  task.level: {{events: [{{at: {'9' * 400}, shape: step, to: 2}}]}}", 8, 30, "(400 characters); allowed: a whole number"),
+    "endless nesting": ("  reward.noise: " + "[" * 3000 + "]" * 3000, 8, 65, "nested more than 50 deep"),
+    "aliases that explode": ("  a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "\n".join(f"  {b}: &{b} [{', '.join([f'*{a}'] * 10)}]" for a, b in zip("abcdef", "bcdefg", strict=True)), 13, 10, "more than 200000 values"),
     "never fires": ("  reward.noise: {events: [{at: 1000, shape: step, to: 1}]}", 8, 32, "past the horizon of 1000 and can never fire"),
     "window past horizon": ("  reward.noise: {events: [{at: 900, shape: ramp, width: 101, to: 1}]}", 8, 32, "at most 100 ticks"),
     "burst past horizon": ("  reward.noise: {events: [{at: 900, shape: burst, width: 2, every: 50, count: 3, to: 1}]}", 8, 32, "(900 to 1002)"),
@@ -147,7 +151,7 @@ def test_unknown_names_and_paths(tmp_path):
     write(tmp_path, "x", "drift.yaml")
     with pytest.raises(UserError, match=r"no drift schedule at .*did you mean 'drift.yaml'"):
         load(tmp_path / "drft.yaml")
-    with pytest.raises(UserError, match="cannot read drift schedule"):
+    with pytest.raises(UserError, match="cannot read"):
         (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
         load(tmp_path / "bytes.yaml")
 
