@@ -211,6 +211,18 @@ class TextEnv(gymnasium.Env[str, str]):
         self._running = not (terminated or truncated)
         return clean_text(observation), float(reward), terminated, truncated, self._info()
 
+    def move(self, concept: Concept) -> None:
+        """Take over the `intra_episode` channels of a later concept; all others hold until the episode ends."""
+        moving = {c.name: concept.values[c.name] for c in self.channels if c.intra_episode}
+        if any(self.concept.values[name] != value for name, value in moving.items()):
+            self.concept = Concept.of({**self.concept.values, **moving}, self.concept.phase)
+
+    @classmethod
+    @cache
+    def moves(cls) -> bool:
+        """Return whether a channel can change within an episode."""
+        return any(channel.intra_episode for channel in cls.channels)
+
     def _info(self) -> dict[str, Any]:
         """Return a new `info`: empty, or the fault of the machinery."""
         return {"fault": dict(self.fault), "reward_valid": False} if self.fault else {}

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from sao_bench.errors import UserError
-from sao_bench.types import Trajectory
+from sao_bench.types import Concept, Trajectory
 
 LINE_FILES = ("episodes", "updates", "probes", "events")
 SEALED = ("episodes.jsonl", "updates.jsonl", "probes.jsonl", "drift.compiled.jsonl", "drift.source.yaml")
@@ -136,7 +136,8 @@ def episode_record(trajectory: Trajectory, oracle: float, floor: float) -> dict[
     """Return the line of `episodes.jsonl` for one finished episode.
 
     `oracle` and `floor` are J* and b of the episode's concept. Versions are run-length encoded per turn as
-    `[[version, tokens], ...]`; `logprob` is the turn's summed behaviour log-probability.
+    `[[version, tokens], ...]`; `logprob` is the turn's summed behaviour log-probability. A turn has a `concept`
+    of its own where an `intra_episode` channel has moved since the episode began.
     """
     return {
         "index": trajectory.index,
@@ -165,6 +166,7 @@ def episode_record(trajectory: Trajectory, oracle: float, floor: float) -> dict[
                 "prompt_tokens": len(turn.prompt_ids),
                 "logprob": finite(math.fsum(turn.behavior_logprobs), 7),
                 "versions": run_lengths(turn.policy_versions),
+                **({} if turn.moved is None else {"concept": Concept.of(turn.moved).hash}),
             }
             for turn in trajectory.turns
         ],

@@ -86,6 +86,7 @@ class Episode:
         self._env = rollout.environment(**rollout.env_options)
         options = {"concept": plan.concept} | ({} if plan.task is None else {"task": plan.task})
         self.prompt, _ = self._env.reset(seed=self.seed, options=options)
+        self._began = self._env.concept
         self.task = self._env.truth()["task"]
         self.latency_s = self._env.latency_s
         self.turns: list[Turn] = []
@@ -100,8 +101,13 @@ class Episode:
             )
         self.request: Request | None = self._next_request()
 
-    def answer(self, completion: Completion) -> None:
-        """Hand a sampled action to the environment; afterwards there is a next request or a trajectory."""
+    def answer(self, completion: Completion, concept: Concept | None = None) -> None:
+        """Hand a sampled action to the environment; afterwards there is a next request or a trajectory.
+
+        `concept` is the one of this moment; its `intra_episode` channels move the environment first.
+        """
+        if concept is not None:
+            self._env.move(concept)
         reply = self._rollout.chat.decode(completion.action_ids)
         self._act(
             reply, completion.action_ids, completion.logprobs, completion.versions, completion.stop_reason
@@ -112,7 +118,8 @@ class Episode:
     ) -> None:
         observation, reward, terminated, truncated, info = self._env.step(reply)
         self.latency_s = self._env.latency_s
-        self.turns.append(Turn(self._new_ids, ids, logprobs, versions, reward, reply))
+        moved = None if self._env.concept is self._began else dict(self._env.concept.values)
+        self.turns.append(Turn(self._new_ids, ids, logprobs, versions, reward, reply, moved))
         self._history += [*self._new_ids, *ids]
         self._ended_with_stop = stop_reason == "stop"
         self.request = None
@@ -181,6 +188,8 @@ class Episode:
                 if (state["stopped"] if last else turn["action_ids"][-1] in rollout.chat.stop_ids)
                 else "length"
             )
+            if turn["moved"] is not None:
+                episode._env.move(Concept.of(turn["moved"]))
             episode._act(
                 turn["reply"], turn["action_ids"], turn["behavior_logprobs"], turn["policy_versions"], stop
             )

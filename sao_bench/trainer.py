@@ -177,11 +177,15 @@ class Trainer:
         """Note that a group has a token of the engine's present version."""
         self.buffer.sampled(group, self.engine.version)
 
-    def answer(self, episode: Episode, completion: Completion) -> None:
-        """Let the environment answer an action."""
+    def answer(self, episode: Episode, completion: Completion, now: float) -> None:
+        """Let the environment answer an action, under what its `intra_episode` channels hold by now."""
+        concept = None
+        if self.environment.moves():
+            tick = self.clocks(now)[self.schedule.clock]
+            concept = self._concept_at(min(tick, self.schedule.horizon - 1))
         self._counts["sample"] += len(completion.action_ids)
         self._counts["env_step"] += 1
-        episode.answer(completion)
+        episode.answer(completion, concept)
 
     def arrive(self, trajectory: Trajectory) -> None:
         """Record a finished episode, show it to the algorithm, and buffer it."""

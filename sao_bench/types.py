@@ -44,6 +44,8 @@ class Channel:
     high: float | None = None
     choices: tuple[str, ...] = ()
     intra_episode: bool = False
+    """Whether the channel changes within an episode too, before each answer of the environment. An episode's
+    oracle and floor remain those of the concept that it began under."""
 
     def problem(self, value: Any) -> str | None:
         """Return why `value` cannot be held by this channel (what was found, what is allowed), or None."""
@@ -105,7 +107,8 @@ class Turn:
     `prompt_ids` are only the tokens that are new since the previous turn's action (for the first
     turn the whole prompt); a trajectory's token sequence is the turns laid end to end.
     `behavior_logprobs` and `policy_versions` have one entry per action token. `reward` belongs to the last
-    sampled token of the turn.
+    sampled token of the turn. `moved` holds all channel values that the environment answered under, where a channel
+    changes within an episode.
     """
 
     prompt_ids: list[int]
@@ -114,6 +117,7 @@ class Turn:
     policy_versions: list[int]
     reward: float = 0.0
     reply: str = ""
+    moved: Mapping[str, Value] | None = None
 
 
 @dataclass(slots=True)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from sao_bench import launch, worker
 from sao_bench.records import Run
+from sao_bench.trainer import Trainer
 
 
 def small_run(
@@ -15,14 +19,41 @@ def small_run(
 ) -> Run:
     """Run one algorithm over a schedule, in this process; returns its run folder."""
     job = job_of(schedule, out, *settings, algorithm=algorithm, **values)
-    outcome: list[Any] = []
+    kind, fields = _work(job)
+    assert kind != "failed", fields
+    return Run.open(job.folder)
+
+
+def stopped_run(job: worker.Job, batches: int, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a job until so many batches are consumed, as Ctrl-C would stop it there."""
+    learn = Trainer.learn
+
+    def learn_then_stop(self: Trainer, *args: Any) -> None:
+        learn(self, *args)
+        self.stopping = self.batches == batches
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "learn", learn_then_stop)
+        kind, fields = _work(job)
+    run = Run.open(job.folder)
+    assert kind == run.status["state"] == "interrupted", fields
+    return run
+
+
+def resume(job: worker.Job) -> None:
+    """Continue a stopped run to its end."""
+    assert _work(replace(job, resume=True)) == ("finished", {})
+
+
+def _work(job: worker.Job) -> tuple[str, Any]:
+    """Return the last message of a job."""
+    outcome: list[tuple[str, Any]] = []
     before = signal.getsignal(signal.SIGINT)
     try:
         worker.run(job, lambda kind, fields: outcome.append((kind, fields)))
     finally:
         signal.signal(signal.SIGINT, before)
-    assert outcome[-1][0] != "failed", outcome[-1][1]
-    return Run.open(job.folder)
+    return outcome[-1]
 
 
 def job_of(

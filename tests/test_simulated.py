@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-from sao_bench import registry, worker
+from sao_bench import registry
 from sao_bench.drift import load
 from sao_bench.engines.torch import TorchEngine
 from sao_bench.learner import Learner
 from sao_bench.records import Run
 from sao_bench.rollout import Rollout
-from tests.helpers import job_of, small_run
+from tests.helpers import job_of, resume, small_run, stopped_run
 
 SMALL = ("batch_size=16", "cost.slots=24", "cost.workers=48", "micro_batch=16")
 CRITIC = ("algorithm.value_pretrain_episodes=16", "algorithm.critic_warmup=2")
@@ -155,32 +155,16 @@ def test_staleness_zero_equals_the_reference_loop(
 def test_a_stopped_run_resumes_to_the_same_bytes(
     schedule_file: Schedule, tmp_path: Path, algorithm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dataclasses import replace
-
-    from sao_bench.trainer import Trainer
-
     file = schedule_file(256, extra="probe: {every: 64, episodes: 4, concepts: [current, next]}")
     settings = SMALL + (CRITIC if algorithm == "sao" else ())
     whole = small_run(file, tmp_path / "whole", *settings, algorithm=algorithm)
 
-    learn = Trainer.learn
-
-    def learn_then_stop(self: Trainer, *args: Any) -> None:
-        learn(self, *args)
-        self.stopping = self.batches == 7
-
     job = job_of(file, tmp_path / "cut", *settings, algorithm=algorithm)
-    monkeypatch.setattr(Trainer, "learn", learn_then_stop)
-    outcome: list[str] = []
-    worker.run(job, lambda kind, _: outcome.append(kind))
-    monkeypatch.undo()
-    cut = Run.open(job.folder)
-    assert outcome[-1] == "interrupted" and cut.status["state"] == "interrupted"
+    cut = stopped_run(job, 7, monkeypatch)
     assert len(contents(cut)[0]) < len(contents(whole)[0])
     # What was written after the checkpoint is cut off again.
     with (job.folder / "episodes.jsonl").open("a") as file_:
         file_.write('{"half a li')
-    worker.run(replace(job, resume=True), lambda kind, fields: outcome.append(f"{kind} {fields}"))
-    assert outcome[-1] == "finished {}"
+    resume(job)
     assert contents(cut) == contents(whole)
     assert (cut.folder / "SHA256SUMS").read_text() == (whole.folder / "SHA256SUMS").read_text()

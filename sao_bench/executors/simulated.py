@@ -124,7 +124,7 @@ class SimulatedExecutor(Executor):
         for completion in completions:
             episode = self.episodes.get(completion.key)
             if episode is not None:
-                self.trainer.answer(episode, completion)
+                self.trainer.answer(episode, completion, self.now)
                 self._push(episode.latency_s, ANSWER, completion.key, None)
 
     def _answered(self, index: int, _: None) -> None:
