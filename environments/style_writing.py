@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeVar, cast
 
 import numpy as np
+from sao_bench.environments._draws import pick
 
 from sao_bench.environment import Message, TextEnv, value_of
 from sao_bench.errors import UserError
@@ -214,9 +215,9 @@ class StyleWriting(TextEnv):
         values = self.concept.values
         user, difficulty, topic, noise, coin = self.rng.random(5)
         order = self.rng.permutation(len(STYLES))[: int(cast(int, values["task.offers"]))]
-        topics = EASY if _pick(values["task.mixture"], ("easy", "hard"), difficulty) == "easy" else HARD
+        topics = EASY if pick(values["task.mixture"], ("easy", "hard"), difficulty) == "easy" else HARD
         drawn = {
-            "user": _pick(values["user.mixture"], ("solo", *USERS), user),
+            "user": pick(values["user.mixture"], ("solo", *USERS), user),
             "topic": topics[int(topic * len(topics))],
             "offers": [STYLES[i] for i in order],
         }
@@ -307,7 +308,7 @@ def instruction(user: str, topic: str, offers: list[str]) -> str:
 def _compose(rng: np.random.Generator, topic: str, style: str | None, related: bool | None = None) -> str:
     """Return a random sentence of the language, marked with `style` (or unmarked)."""
     slots = [
-        _pick(SLOT_SHARE, tuple(SLOT_SHARE), rng.random()) for _ in range(2 if rng.random() < 0.15 else 1)
+        pick(SLOT_SHARE, tuple(SLOT_SHARE), rng.random()) for _ in range(2 if rng.random() < 0.15 else 1)
     ]
 
     def word(slot: str, chance: float) -> str:
@@ -352,19 +353,6 @@ def _spoiled(rng: np.random.Generator, topic: str, style: str, offers: list[str]
 
 def _one(rng: np.random.Generator, items: Sequence[T]) -> T:
     return items[int(rng.integers(len(items)))]
-
-
-def _pick(shares: Value, names: tuple[str, ...], draw: float) -> str:
-    """Return the name whose stretch of the cumulative shares holds `draw` in [0, 1)."""
-    total = 0.0
-    held = [
-        (name, share) for name in names if (share := cast(Mapping[str, float], shares).get(name, 0.0)) > 0
-    ]
-    for name, share in held:
-        total += share
-        if draw < total:
-            return name
-    return held[-1][0]
 
 
 def _valid_task(task: Any) -> dict[str, Any]:

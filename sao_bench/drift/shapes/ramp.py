@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable
 from typing import Any, ClassVar
 
 import numpy as np
 
-from sao_bench.drift.fields import Key, ticks
-from sao_bench.drift.shapes.base import Context, Distance, Held, Piece, Shape
+from sao_bench.drift.fields import Key
+from sao_bench.drift.shapes.base import Context, Held, Piece
+from sao_bench.drift.shapes.window import WIDTH, Window, WindowShape
 
 GROWTH = 5.0
 """Exponent of the exponential curve: slow at first, then fast."""
@@ -28,15 +29,13 @@ def progress(curve: str, u: np.ndarray) -> np.ndarray:
             return np.round(np.expm1(GROWTH * u) / np.expm1(GROWTH), DIGITS)
 
 
-class Sliding(Piece):
+class Sliding(Window):
     """A closed form in t, laid out once per tick of the window; monotone, so that its ends bound it."""
 
     shape = "ramp"
 
     def __init__(self, context: Context, width: int, curve: str, to: Any) -> None:
-        self.start, self.end = context.start, context.start + width
-        self.origin: Any = context.origin
-        self.final: Any = to
+        super().__init__(context, width, to)
         shares = progress(curve, np.arange(width) / width)
         self.shares = array("d", shares.tobytes())
         self.bare = context.channel.type != "simplex"
@@ -62,28 +61,8 @@ class Sliding(Piece):
         share = self.share(key)
         return {k: (1 - share) * v + share * self.final[k] for k, v in self.origin.items()}
 
-    def next_change(self, t: int) -> int:
-        """Return the next tick."""
-        return t + 1
 
-    def openings(self) -> Sequence[int]:
-        """Return the start of the window."""
-        return (self.start,) if self.final != self.origin else ()
-
-    def changes(self) -> Iterator[tuple[int, int, Held]]:
-        """Yield the window."""
-        yield self.start, self.end, self.final
-
-    def variation(self, distance: Distance) -> float:
-        """Return the distance between the ends."""
-        return distance(self.origin, self.final)
-
-    def extremes(self) -> tuple[Held, ...]:
-        """Return both ends."""
-        return self.origin, self.final
-
-
-class Ramp(Shape):
+class Ramp(WindowShape):
     """The value slides from what it was to `to`."""
 
     name = "ramp"
@@ -91,20 +70,10 @@ class Ramp(Shape):
     types: ClassVar = ("float", "int", "simplex")
     needs_origin = True
     keys: ClassVar = (
-        ticks("width", "length of the window in ticks"),
+        WIDTH,
         Key("to", "value", "the value at the end"),
         Key("curve", "word", "how it slides", False, "linear", words=("linear", "cosine", "exponential")),
     )
-
-    @classmethod
-    def length(cls, params: dict[str, Any]) -> int:
-        """Return the width."""
-        return params["width"]
-
-    @classmethod
-    def draws(cls, params: dict[str, Any], span: int) -> float:
-        """Return the width: one value per tick."""
-        return params["width"]
 
     @classmethod
     def compile(cls, params: dict[str, Any], context: Context) -> Piece:
