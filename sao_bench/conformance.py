@@ -22,6 +22,8 @@ from sao_bench.conformance_ops import OPS
 from sao_bench.errors import UserError, did_you_mean
 
 SCHEMA = "sao-bench-conformance/1"
+VECTORS = Path(__file__).with_name("conformance_vectors.json")
+"""The shipped vectors."""
 
 
 class Verdict(NamedTuple):

@@ -96,7 +96,8 @@ def environment_or_algorithm(name: str) -> type[TextEnv] | type[Algorithm]:
         return {**environments(), **algorithms()}
 
     return cast(
-        "type[TextEnv] | type[Algorithm]", _find("environment or algorithm", name, (TextEnv, Algorithm), known)
+        "type[TextEnv] | type[Algorithm]",
+        _find("environment or algorithm", name, (TextEnv, Algorithm), known),
     )
 
 

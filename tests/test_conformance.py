@@ -11,12 +11,11 @@ from typer.testing import CliRunner
 
 from sao_bench import conformance
 from sao_bench.cli.conformance import app
-from sao_bench.conformance import OPS, Verdict, check, difference
+from sao_bench.conformance import OPS, VECTORS, Verdict, check, difference
 from sao_bench.errors import UserError
 
-VECTORS = Path(__file__).with_name("conformance_vectors.json")
 CASES = conformance.load(VECTORS)
-BY_HAND = conformance.load(VECTORS.with_name("conformance_by_hand.json"))
+BY_HAND = conformance.load(Path(__file__).with_name("conformance_by_hand.json"))
 
 
 def written(tmp_path, cases, schema=conformance.SCHEMA):

@@ -15,8 +15,9 @@ LAYERS = [
     {"environment", "sandbox", "grading", "records", "checks", "traces"},
     {"aggregation", "algorithm", "batch", "buffer", "chat", "engines", "estimators", "evaluation", "learner",
      "losses", "models", "rollout", "sao", "tiny"},
-    {"conformance", "conformance_ops", "executors", "launch", "leaderboard", "metrics", "outcomes", "plotting",
-     "report", "run_data", "statistics", "trainer", "worker"},
+    {"algorithm_checks", "algorithm_subject", "conformance", "conformance_ops", "executors", "launch",
+     "leaderboard", "metrics", "outcomes", "plotting", "replicate", "report", "run_data", "statistics", "trainer",
+     "worker"},
     {"cli", "__main__"},
 ]  # fmt: skip
 LIGHT = (

@@ -89,12 +89,9 @@ def check(
     """Try every promise of an environment, a line each; exit 1 if one is broken."""
     from sao_bench import registry
     from sao_bench.checks import check_drift_env
+    from sao_bench.cli.check import tell
 
-    report = check_drift_env(registry.environment(name), episodes)
-    for line in report.lines():
-        print(line)
-    if not report.ok:
-        raise typer.Exit(1)
+    tell(check_drift_env(registry.environment(name), episodes))
 
 
 def _headline(cls: type[TextEnv]) -> str:

@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3ForCausalLM
 
+from sao_bench import algorithm_subject
+from sao_bench.algorithm_subject import END
 from sao_bench.environment import Message, TextEnv
 from sao_bench.tiny import SPECIALS, TEMPLATE
 from sao_bench.types import Channel, Value
-
-END = SPECIALS.index("<|end|>")
 
 
 class Bandit(TextEnv):
@@ -65,15 +64,9 @@ def tokenizer() -> PreTrainedTokenizerFast:
     )  # fmt: skip
 
 
-def random_policy(seed: int = 0, vocabulary: int = len(SPECIALS) + 3) -> Qwen3ForCausalLM:
+def random_policy(seed: int = 0) -> Qwen3ForCausalLM:
     """Return an untrained model with about 3,000 parameters."""
-    torch.manual_seed(seed)
-    config = Qwen3Config(
-        vocab_size=vocabulary, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-        num_key_value_heads=1, head_dim=8, intermediate_size=32, max_position_embeddings=64,
-        tie_word_embeddings=False, bos_token_id=None, eos_token_id=END, pad_token_id=0, dtype="float32",
-    )  # fmt: skip
-    return Qwen3ForCausalLM(config).float().eval()
+    return algorithm_subject.random_policy(seed, len(SPECIALS) + len("LR?"))
 
 
 def save_policy(folder: Path) -> Path:
