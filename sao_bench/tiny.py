@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from torch.nn import functional
 from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from transformers.utils import logging
 
+from sao_bench._content import cache_folder
 from sao_bench.chat import ChatFormat
 from sao_bench.environment import Message, TextEnv
 from sao_bench.errors import UserError, did_you_mean
@@ -241,13 +241,6 @@ def checkpoint(env_class: type[TextEnv]) -> Path:
     print(f"building the tiny model of {env_class.id or name} once, into {cached} (minutes)", flush=True)
     build(env_class, cached)
     return cached
-
-
-def cache_folder() -> Path:
-    """Return the folder for what can be made again."""
-    if given := os.environ.get("SAO_BENCH_CACHE"):
-        return Path(given)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sao_bench"
 
 
 @contextmanager
