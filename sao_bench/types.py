@@ -79,21 +79,29 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Concept:
-    """The values of all channels at one tick, and the phase they belong to.
-
-    `hash` names the values alone (16 hex digits of SHA-256 over canonical JSON): a concept that
-    comes back has the hash it had before.
-    """
+    """The values of all channels at one tick, and the phase they belong to."""
 
     phase: int
     values: Mapping[str, Value]
-    hash: str
+    known_hash: str | None = field(default=None, repr=False, compare=False)
+    """The hash once it has been asked for: most concepts of a sliding schedule never are."""
 
     @classmethod
     def of(cls, values: Mapping[str, Value], phase: int = 0) -> Concept:
-        """Build a concept and its hash from channel values."""
-        text = json.dumps({k: _plain(v) for k, v in values.items()}, sort_keys=True, separators=(",", ":"))
-        return cls(phase, values, hashlib.sha256(text.encode()).hexdigest()[:16])
+        """Build a concept from channel values."""
+        return cls(phase, values)
+
+    @property
+    def hash(self) -> str:
+        """The name of the values alone: 16 hex digits of SHA-256 over canonical JSON.
+
+        A concept that comes back has the hash it had before.
+        """
+        if self.known_hash is None:
+            plain = {name: _plain(value) for name, value in self.values.items()}
+            text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+            object.__setattr__(self, "known_hash", hashlib.sha256(text.encode()).hexdigest()[:16])
+        return str(self.known_hash)
 
 
 def _plain(value: Value) -> Any:
@@ -178,7 +186,7 @@ def concept_state(concept: Concept) -> dict[str, Any]:
 
 def restore_concept(state: dict[str, Any]) -> Concept:
     """Rebuild a concept."""
-    return Concept(**state)
+    return Concept(state["phase"], state["values"], state["hash"])
 
 
 def trajectory_state(trajectory: Trajectory) -> dict[str, Any]:

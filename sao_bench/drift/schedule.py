@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -34,42 +34,37 @@ class Phase:
     channels: tuple[str, ...]
 
 
-Entry: TypeAlias = tuple[Any, str]
-"""A channel's value and its part of the canonical JSON of the concept."""
-
-
 @dataclass(slots=True)
 class _Stretch:
     """Ticks between two neighbouring starts of pieces: what is constant, and what moves.
 
-    `tabled` channels hold few values, laid out by tick: (keys, first tick) and (slot, name, entries by key);
-    `bare` ones numbers laid out by tick: (numbers, first tick, ticks per number) and (slot, name, name in JSON);
-    the `rest` is asked: (what moves) and (slot, name, name in JSON). `few` says that concepts are worth keeping.
+    `tabled` channels hold few values, laid out by tick: (keys, first tick) and (name, values by key); `bare` ones
+    numbers laid out by tick: (numbers, first tick, ticks per number) and a name; the `rest` is asked: (what moves)
+    and a name. `few` says that concepts are worth keeping.
     """
 
-    values: dict[str, Value]
-    texts: list[str]
+    values: dict[str, Any]
     tabled: list[tuple[Sequence[Any], int]] = field(default_factory=list)
-    tables: list[tuple[int, str, list[Entry]]] = field(default_factory=list)
+    tables: list[tuple[str, Sequence[Any]]] = field(default_factory=list)
     bare: list[tuple[Sequence[Any], int, int]] = field(default_factory=list)
-    numbers: list[tuple[int, str, str]] = field(default_factory=list)
+    numbers: list[str] = field(default_factory=list)
     rest: list[Piece | Joined] = field(default_factory=list)
-    others: list[tuple[int, str, str]] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)
     few: bool = True
 
-    def add(self, slot: int, name: str, head: str, moving: Piece | Joined) -> None:
+    def add(self, name: str, moving: Piece | Joined) -> None:
         """Put a channel that moves where it belongs."""
         column = moving.column
         if column is None or isinstance(moving, Joined):
             self.rest.append(moving)
-            self.others.append((slot, name, head))
+            self.others.append(name)
             self.few = self.few and moving.table is not None
         elif moving.table is not None:
             self.tabled.append((column, moving.start))
-            self.tables.append((slot, name, [_entry(head, value) for value in moving.table]))
+            self.tables.append((name, moving.table))
         else:
             self.bare.append((column, moving.start, moving.every))
-            self.numbers.append((slot, name, head))
+            self.numbers.append(name)
             self.few = False
 
 
@@ -104,7 +99,6 @@ class DriftSchedule:
         self.source = source
         self.tracks = sorted(tracks, key=lambda track: track.channel.name)
         self.channels: tuple[Channel, ...] = tuple(track.channel for track in self.tracks)
-        self._heads = [json.dumps(channel.name) + ":" for channel in self.channels]
         self.hash = self._hash(content)
         self.warnings: list[str] = []
         self._starts = array("q", sorted({0}.union(*(track.starts for track in self.tracks))))
@@ -172,15 +166,12 @@ class DriftSchedule:
 
     def _stretch(self, index: int) -> _Stretch:
         tick = self._starts[index]
-        stretch = _Stretch({}, [])
-        for slot, track in enumerate(self.tracks):
-            name, head = track.channel.name, self._heads[slot]
+        stretch = _Stretch({})
+        for track in self.tracks:
             moving = track.moving(tick)
-            stretch.values[name], text = _entry(head, moving.decode(moving.key(tick)))
-            stretch.texts.append(text)
-            if all(isinstance(piece, Constant) for piece in track.pieces(tick)):
-                continue
-            stretch.add(slot, name, head, moving)
+            stretch.values[track.channel.name] = moving.decode(moving.key(tick))
+            if not all(isinstance(piece, Constant) for piece in track.pieces(tick)):
+                stretch.add(track.channel.name, moving)
         if len(self._stretches) >= CACHE:
             self._stretches.clear()
         self._stretches[index] = stretch
@@ -189,17 +180,14 @@ class DriftSchedule:
     def _concept(
         self, stretch: _Stretch, phase: int, keys: list[Any], numbers: list[Any], rest: list[Any]
     ) -> Concept:
-        """Build the concept of one combination of keys; equal to `Concept.of(values, phase)`."""
-        values, texts = stretch.values.copy(), stretch.texts.copy()
-        for (slot, name, table), key in zip(stretch.tables, keys, strict=True):
-            values[name], texts[slot] = table[key]
-        for (slot, name, head), number in zip(stretch.numbers, numbers, strict=True):
-            values[name] = number
-            texts[slot] = head + repr(number)
-        for (slot, name, head), moving, key in zip(stretch.others, stretch.rest, rest, strict=True):
-            values[name], texts[slot] = _entry(head, moving.decode(key))
-        text = "{" + ",".join(texts) + "}"
-        return Concept(phase, values, hashlib.sha256(text.encode()).hexdigest()[:16])
+        """Build the concept of one combination of keys."""
+        values = stretch.values.copy()
+        for (name, table), key in zip(stretch.tables, keys, strict=True):
+            values[name] = table[key]
+        values.update(zip(stretch.numbers, numbers, strict=True))
+        for name, moving, key in zip(stretch.others, stretch.rest, rest, strict=True):
+            values[name] = moving.decode(key)
+        return Concept(phase, values)
 
     def share(self, channel: str, t: float) -> float:
         """Return how far the channel's event in force has come at t.
@@ -330,9 +318,3 @@ def show(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _entry(head: str, value: Any) -> Entry:
-    if type(value) is float:
-        return value, head + repr(value)
-    return value, head + json.dumps(value, sort_keys=True, separators=(",", ":"))
