@@ -17,7 +17,7 @@ from sao_bench.drift.reading import SCHEMA, Header, Probe
 from sao_bench.drift.shapes.base import Constant, Piece, merged
 from sao_bench.drift.track import Change, Joined, Track
 from sao_bench.errors import unknown
-from sao_bench.types import Channel, Concept, Value
+from sao_bench.types import Channel, Concept
 
 CACHE = 4096
 """Most stretches, and most concepts, that are kept."""
