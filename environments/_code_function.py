@@ -11,9 +11,9 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from sao_bench.environments._code_mutations import neighbours
-from sao_bench.environments._code_running import TooLargeError, run
+from sao_bench.environments._code_running import TooLargeError, run, run_source
 from sao_bench.environments._code_sandbox import function_grader
-from sao_bench.environments._code_tasks import RepairTask, TaskKey, judge, make_task
+from sao_bench.environments._code_tasks import TaskKey, judge, make_task
 from sao_bench.environments._code_tools import Call, repair, report, shown
 
 from sao_bench.grading.functions import Case, FunctionTask, Outcome
@@ -52,8 +52,8 @@ class Repair(Protocol):
 
     files: dict[str, list[str]]
 
-    def issue(self, style: str) -> tuple[str, str]:
-        """Return what is wanted, and the report of what fails."""
+    def issue(self, style: str) -> tuple[str, str, str]:
+        """Return a function, what it should give, and the report of a test of it that fails."""
 
     def test(self, style: str) -> TestRun:
         """Run the visible tests."""
@@ -87,10 +87,11 @@ class FunctionRepair:
         """Return the text as it stands."""
         return "\n".join(self.files[""]) + "\n"
 
-    def issue(self, style: str) -> tuple[str, str]:
-        """Return the words of the task and the report of its visible failing test."""
-        found = _trusted(self.task, self.task.base)
-        return self.task.words, next(self._reports(found, style))
+    def issue(self, style: str) -> tuple[str, str, str]:
+        """Return the entry, its words and the report of its visible failing test."""
+        task = self.task
+        found = run_source(task.base, task.entry, [test.args for test in task.tests if test.visible])
+        return task.entry, task.words, next(self._reports(found, style))
 
     def test(self, style: str) -> TestRun:
         """Run the visible tests on the text as it stands."""
@@ -149,7 +150,7 @@ class FunctionRepair:
         for i, test in enumerate(test for test in self.task.tests if test.visible):
             got = _failure(found) if isinstance(found, Grade) else shown(*found[i])
             if isinstance(found, Grade) or not test.passes(found[i], exact=True):
-                call = f"{self.task.entry}({','.join(map(_compact, test.args))})"
+                call = call_text(self.task.entry, test.args)
                 yield report(style, i + 1, call, shown(test.raises, test.expected), got)
 
 
@@ -158,13 +159,9 @@ def _failure(grade: Grade) -> str:
     return grade.detail.partition(":")[0] if grade.label == "error" else grade.label.replace("_", " ")
 
 
-def _compact(value: Any) -> str:
-    return repr(value).replace(", ", ",")
-
-
-def _trusted(task: RepairTask, source: str) -> list[Outcome]:
-    """Return what comes of the visible tests for a program of the generator's."""
-    return run(ast.parse(source), task.entry, [test.args for test in task.tests if test.visible])
+def call_text(entry: str, arguments: tuple[Any, ...]) -> str:
+    """Return a call as compact source."""
+    return f"{entry}({','.join(repr(value).replace(', ', ',') for value in arguments)})"
 
 
 def _parsed(source: str) -> ast.Module | None:

@@ -48,6 +48,11 @@ def run(tree: ast.Module, entry: str, inputs: Sequence[Sequence[Any]]) -> list[O
     return outcomes
 
 
+def run_source(source: str, entry: str, inputs: Sequence[Sequence[Any]]) -> list[Outcome]:
+    """Return what `run` does, from the source of a generator-made program."""
+    return run(ast.parse(source), entry, inputs)
+
+
 def alike(a: Outcome, b: Outcome) -> bool:
     """Return whether two outcomes are the same exception or the same data of the same types."""
     return a[0] == b[0] and (a[0] is not None or equal(a[1], b[1]))

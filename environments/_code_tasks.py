@@ -13,7 +13,7 @@ import numpy as np
 from sao_bench.environments._code_cache import cached, code_mark
 from sao_bench.environments._code_grammar import DIFFICULTIES, FAMILIES, Program, inputs, write
 from sao_bench.environments._code_mutations import mutants, text_of
-from sao_bench.environments._code_running import TooLargeError, alike, run
+from sao_bench.environments._code_running import TooLargeError, alike, run, run_source
 from sao_bench.environments._draws import pick_of
 
 from sao_bench.errors import UserError
@@ -187,7 +187,7 @@ def _draw(key: TaskKey, rng: np.random.Generator) -> RepairTask | None:
     _, base, wrong = variants.pop(bugs[int(rng.integers(len(bugs)))])
     tests = _tests(pool, right, wrong)
     written = _hard_coded(text_of(base), program.entry, tests[0].expected)
-    rivals = [(written, _rerun(written, program.entry, pool))]
+    rivals = [(written, run_source(written, program.entry, pool))]
     rivals += [("", found) for _, _, found in variants]
     tests = _strengthened(tests, pool, right, wrong, [found for _, found in rivals if found])
     others = [variant for _, variant, found in variants if not _alike(right, found)]
@@ -210,10 +210,6 @@ def _outcomes(
             yield family, variant, run(variant, program.entry, pool)
         except TooLargeError:
             continue
-
-
-def _rerun(source: str, entry: str, pool: list[list[Any]]) -> list[Outcome]:
-    return run(ast.parse(source), entry, pool)
 
 
 def _alike(right: Sequence[Outcome], found: Sequence[Outcome]) -> bool:
@@ -304,7 +300,7 @@ def problems(task: RepairTask) -> list[str]:
 def _passes(task: RepairTask, source: str, order: Sequence[int] | None = None) -> list[bool]:
     tests = [task.tests[i] for i in order] if order is not None else task.tests
     try:
-        outcomes = run(ast.parse(source), task.entry, [test.args for test in tests])
+        outcomes = run_source(source, task.entry, [test.args for test in tests])
     except TooLargeError:
         return [False] * len(tests)
     return [test.passes(outcome, exact=True) for test, outcome in zip(tests, outcomes, strict=True)]

@@ -35,9 +35,9 @@ from sao_bench.errors import UserError
 from sao_bench.types import Channel, Value
 
 TEMPLATES = {
-    "terse": "want {words}\n{report}",
-    "words": "f should give {words}. now:\n{report}",
-    "ticket": "#bug {report}\n#goal {words}",
+    "terse": "want {entry}: {words}\n{report}",
+    "words": "{entry} should give {words}. now:\n{report}",
+    "ticket": "#bug {report}\n#goal {entry}: {words}",
 }
 """Wording of an issue."""
 
@@ -161,8 +161,8 @@ class CodeRepair(TextEnv):
 
     def _prompt(self) -> str:
         values, several = self.concept.values, len(self._repair.files) > 1
-        words, failed = self._repair.issue(str(values["tool.run_tests.result_format"]))
-        parts = [TEMPLATES[str(values["obs.template"])].format(words=words, report=failed)]
+        entry, words, failed = self._repair.issue(str(values["tool.run_tests.result_format"]))
+        parts = [TEMPLATES[str(values["obs.template"])].format(entry=entry, words=words, report=failed)]
         if several:
             parts.insert(0, "\n".join(self._repair.files))
         elif values["obs.listing"] == "prompt":
@@ -286,7 +286,7 @@ def instruction(several: bool) -> str:
             " Lines are counted from 1, at times from 0.",
             f"- {' or '.join(NAMES['run_tests'])}: runs the visible tests.",
             f"- {' or '.join(NAMES['submit'])}: ends the repair; hidden tests decide.",
-            "An error tells today's usage, and costs.",
+            "An error may tell today's usage, and costs. In the wording of issues, `over` is // and `mod` is %.",
         ]
     )
 
