@@ -153,9 +153,7 @@ def execute(plan: Plan, jobs: int | None = None, console: Console | None = None)
         the exit status: 0, 1 if a run failed, 2 if it failed on wrong input, 130 after Ctrl-C.
     """
     console = console or Console()
-    outcome = _Crew(plan, jobs or os.cpu_count() or 1, console).run()
-    for name, fields in outcome.failed.items():
-        console.print(f"{name} failed: {fields['error']}", style="red", markup=False, soft_wrap=True)
+    outcome = work(plan, jobs, console)
     if outcome.arrived:
         _report(plan, console)
     if outcome.interrupted:
@@ -166,6 +164,14 @@ def execute(plan: Plan, jobs: int | None = None, console: Console | None = None)
     if outcome.failed:
         return 2 if all(fields.get("user") for fields in outcome.failed.values()) else 1
     return 0
+
+
+def work(plan: Plan, jobs: int | None, console: Console) -> Crew:
+    """Run the jobs in processes of their own, and say which failed."""
+    outcome = Crew(plan, jobs or os.cpu_count() or 1, console).run()
+    for name, fields in outcome.failed.items():
+        console.print(f"{name} failed: {fields['error']}", style="red", markup=False, soft_wrap=True)
+    return outcome
 
 
 def _report(plan: Plan, console: Console) -> None:
@@ -181,8 +187,8 @@ def _report(plan: Plan, console: Console) -> None:
         console.print(str(path), soft_wrap=True, highlight=False, markup=False)
 
 
-class _Crew:
-    """Worker processes and the progress they report."""
+class Crew:
+    """Worker processes and the progress they report; in the end, what `failed` and whether it was `interrupted`."""
 
     def __init__(self, plan: Plan, side_by_side: int, console: Console):
         self.plan = plan
@@ -197,7 +203,8 @@ class _Crew:
         self._running: dict[str, Any] = {}
         self._display = _Display(plan, console)
 
-    def run(self) -> _Crew:
+    def run(self) -> Crew:
+        """Run all jobs, or until Ctrl-C."""
         with self._display:
             while self._waiting or self._running:
                 try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -132,18 +132,25 @@ class Figure(Report):
         table = self.table(comparison)
         if table.empty:
             return {}
-        with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
-            canvas = self.draw(comparison, table)
-            pictures = {"png": _rendered(canvas, "png")}
-            canvas.set_layout_engine("none")  # Laid out already; once more takes as long as the drawing.
-            pictures["pdf"] = _rendered(canvas, "pdf")
         sidecar = {"figure": self.name, "title": self.title, **comparison.sidecar()}
-        return {
-            f"{self.name}.png": pictures["png"],
-            f"{self.name}.pdf": pictures["pdf"],
-            f"{self.name}.csv": csv_bytes(table),
-            f"{self.name}.json": json_bytes(sidecar),
-        }
+        return figure_files(self.name, lambda: self.draw(comparison, table), table, sidecar)
+
+
+def figure_files(
+    name: str, draw: Callable[[], Canvas], table: pd.DataFrame, sidecar: Mapping[str, Any]
+) -> dict[str, bytes]:
+    """Return the four files of a figure: PNG, PDF, the CSV that it is drawn from, the JSON sidecar."""
+    with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
+        canvas = draw()
+        png = _rendered(canvas, "png")
+        canvas.set_layout_engine("none")  # Laid out already; once more takes as long as the drawing.
+        pdf = _rendered(canvas, "pdf")
+    return {
+        f"{name}.png": png,
+        f"{name}.pdf": pdf,
+        f"{name}.csv": csv_bytes(table),
+        f"{name}.json": json_bytes(sidecar),
+    }
 
 
 def csv_bytes(table: pd.DataFrame) -> bytes:
