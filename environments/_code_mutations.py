@@ -102,7 +102,7 @@ def _variants(
 
 
 def _bugs(tree: ast.Module) -> Iterator[Change]:
-    for function, node in _nodes(tree):
+    for node, names in _nodes(tree):
         if isinstance(node, ast.BinOp | ast.AugAssign):
             yield from (("operator", (node, "op", None), op()) for op in _others(node.op, ARITHMETIC))
         elif isinstance(node, ast.Compare):
@@ -110,15 +110,15 @@ def _bugs(tree: ast.Module) -> Iterator[Change]:
         elif isinstance(node, ast.Constant) and type(node.value) is int:
             near = [value for value in (node.value - 1, node.value + 1) if value >= 0]
             yield from (("constant", (node, "value", None), value) for value in near)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            yield from (("variable", (node, "id", None), name) for name in _names(function, node))
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
+            yield from (("variable", (node, "id", None), name) for name in names if name != node.id)
         yield from _branches(node)
         yield from _shuffles(node)
 
 
 def _substitutions(tree: ast.Module) -> Iterator[Change]:
     yield from _bugs(tree)
-    for _, node in _nodes(tree):
+    for node, _ in _nodes(tree):
         if isinstance(node, ast.Compare):
             yield from (("condition", (node, "ops", 0), op()) for op in _others(node.ops[0], tuple(INVERSE)))
         elif isinstance(node, ast.Constant) and type(node.value) is int:
@@ -126,22 +126,18 @@ def _substitutions(tree: ast.Module) -> Iterator[Change]:
             yield from (("constant", (node, "value", None), value) for value in digits)
 
 
-def _nodes(tree: ast.Module) -> Iterator[tuple[ast.FunctionDef, ast.AST]]:
-    """Yield every node inside the functions of a module, with its function."""
+def _nodes(tree: ast.Module) -> Iterator[tuple[ast.AST, tuple[str, ...]]]:
+    """Yield every node inside the functions of a module, with the variables of its function."""
     for function in tree.body:
         assert isinstance(function, ast.FunctionDef)
-        yield from ((function, node) for node in ast.walk(function))
+        nodes = list(ast.walk(function))
+        stored = [n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+        names = tuple(dict.fromkeys([argument.arg for argument in function.args.args] + stored))
+        yield from ((node, names) for node in nodes)
 
 
 def _others(op: ast.AST, options: tuple[type[Any], ...]) -> list[type[Any]]:
     return [option for option in options if not isinstance(op, option)]
-
-
-def _names(function: ast.FunctionDef, node: ast.Name) -> list[str]:
-    """Return the other variables of a function; none in place of what is called."""
-    stored = [n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
-    names = dict.fromkeys([argument.arg for argument in function.args.args] + stored)
-    return [name for name in names if name != node.id] if node.id in names else []
 
 
 def _branches(node: ast.AST) -> Iterator[Change]:

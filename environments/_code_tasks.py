@@ -27,7 +27,7 @@ TEST_SHARE = 10
 STRICTNESS = ("visible", "hidden", "all", "exact")
 POOL = 40
 HIDDEN_FAILING, HIDDEN_PASSING = 4, 3
-CONTROLS = 12
+CONTROLS = 6
 """How many other mutants each task is held against when it is validated."""
 
 BLOCK = 100
