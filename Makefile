@@ -17,7 +17,8 @@ run: install
 	$(BIN)/python -m sao_bench run --drift drift_schedules/style_switch.yaml
 
 test: install
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m 'not slow and not alone' --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest -m 'alone and not slow'
 
 test-slow: install
 	$(BIN)/python -m pytest -m slow

@@ -234,6 +234,7 @@ EVENTS = (
 )
 
 
+@pytest.mark.alone
 def test_a_million_episodes_of_twenty_channels(tmp_path):
     """Compile in at most 2 s and 500 MB, read a concept in at most 20 microseconds at the median."""
     body = "".join(f"  c{i:02}: {{start: 0.5, events: [{EVENTS[i % 10]}]}}\n" for i in range(20))

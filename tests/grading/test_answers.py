@@ -11,6 +11,8 @@ from sao_bench.errors import UserError
 from sao_bench.grading.answers import judge, read_cases
 from sao_bench.grading.answers.symbolic import Algebra
 
+pytestmark = pytest.mark.alone
+
 CASES = Path(__file__).parent / "cases"
 
 

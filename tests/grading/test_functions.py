@@ -10,6 +10,8 @@ from sao_bench.sandbox import Limits, Sandbox
 from sao_bench.sandbox.levels import problem
 from tests.grading.hacks import HACKS
 
+pytestmark = pytest.mark.alone
+
 MIDDLE = FunctionTask(
     "middle",
     (

@@ -10,6 +10,8 @@ from sao_bench.grading.twins import expectations, false_version, true_version
 from sao_bench.sandbox import Limits, Sandbox
 from sao_bench.sandbox.levels import problem
 
+pytestmark = pytest.mark.alone
+
 BUGGY = """\
 def middle(xs):
     if not xs:

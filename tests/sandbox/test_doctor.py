@@ -12,6 +12,8 @@ from sao_bench.sandbox import checkup, docker, image
 from sao_bench.sandbox.levels import problem
 from sao_bench.sandbox.limits import SandboxFaultError
 
+pytestmark = pytest.mark.alone
+
 
 def test_doctor_names_everything_and_says_how_to_get_what_does_not_work():
     result = CliRunner().invoke(build(), ["doctor", "--json"])

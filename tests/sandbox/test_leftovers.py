@@ -16,6 +16,8 @@ from tests.sandbox.conftest import LIMITS
 from tests.sandbox.hostile import PROGRAMS
 from tests.sandbox.machine import boxes, containers, mounts, settled, snapshot
 
+pytestmark = pytest.mark.alone
+
 WORKER = """
 import sys, time
 from sao_bench.sandbox import Limits, Sandbox

@@ -14,6 +14,8 @@ from tests.sandbox.conftest import LIMITS
 from tests.sandbox.hostile import PROGRAMS
 from tests.sandbox.machine import settled, snapshot
 
+pytestmark = pytest.mark.alone
+
 
 def test_a_plain_program_says_what_it_read(sandbox):
     result = sandbox.run(

@@ -11,6 +11,8 @@ import pytest
 import sao_bench
 from sao_bench.sandbox.levels import problem
 
+pytestmark = pytest.mark.alone
+
 SYSTEM_PYTHON = "/usr/bin/python3"
 SCRIPT = """
 import json, os, sys, types
