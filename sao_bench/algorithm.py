@@ -132,6 +132,8 @@ class Algorithm(ABC):
         self.reply_tokens: int | None = None
         self.restart = False
         """Set it, and the learner starts the next update with fresh optimizers (and clears it)."""
+        self.expert = ""
+        """Name of the weights that the next update learns on; a new one starts as the run did. For controls only."""
 
     def bind(self, batch_size: int, reply_tokens: int) -> None:
         """Hear the run's trajectories per batch and token budget of one action, before the first episode."""

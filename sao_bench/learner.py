@@ -7,6 +7,7 @@ changes memory and not the result.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -59,6 +60,9 @@ class Learner:
             self.critic_parameters = freeze_critic(self.critic, config.critic_freeze)
             self._critic_optimizer = _adamw(self.critic, config.critic_lr, config)
         self._previous_gradient: Tensor | None = None
+        self._expert = algorithm.expert
+        self._experts: dict[str, dict[str, Any]] = {}
+        """Weights and optimizers of the experts that are not at work; "" is the start, once there are several."""
 
     def update(self, trajectories: Sequence[Trajectory], train_policy: bool = True) -> dict[str, Any]:
         """Learn from one batch.
@@ -72,6 +76,8 @@ class Learner:
         """
         if self.algorithm.restart:
             self._fresh_optimizers()
+        if self.algorithm.expert != self._expert:
+            self._change_expert(self.algorithm.expert)
         batch = self._batch(trajectories)
         metrics: dict[str, Any] = {}
         if self.critic is None:
@@ -118,6 +124,15 @@ class Learner:
         if self.critic is not None:
             self._critic_optimizer = _adamw(self.critic, config.critic_lr, config)
         self.algorithm.restart = False
+
+    def _change_expert(self, name: str) -> None:
+        """Put the weights and optimizers at work away, and go on with those of another name."""
+        self._experts[self._expert] = copy.deepcopy(self._parts_state())
+        # A copy: an optimizer goes on in the tensors that it is given.
+        self._load_parts(copy.deepcopy(self._experts.get(name) or self._experts[""]))
+        self._experts.pop(name, None)
+        self._expert = name
+        self._previous_gradient = None
 
     # -- policy -----------------------------------------------------------------------------------
 
@@ -259,30 +274,37 @@ class Learner:
 
     def state_dict(self) -> dict[str, Any]:
         """Return weights, optimizers and counters, critic included."""
-        state = {
-            "policy": self.policy.state_dict(),
-            "policy_optimizer": self._policy_optimizer.state_dict(),
+        return {
+            **self._parts_state(),
             "optimizer_steps": self.optimizer_steps,
             "previous_gradient": self._previous_gradient,
             "algorithm": self.algorithm.state_dict(),
+            "expert": self._expert,
+            "experts": self._experts,
         }
-        if self.critic is not None:
-            state |= {
-                "critic": self.critic.state_dict(),
-                "critic_optimizer": self._critic_optimizer.state_dict(),
-            }
-        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore `state_dict`."""
-        self.policy.load_state_dict(state["policy"])
-        self._policy_optimizer.load_state_dict(state["policy_optimizer"])
+        self._load_parts(state)
         self.optimizer_steps = state["optimizer_steps"]
         self._previous_gradient = state["previous_gradient"]
         self.algorithm.load_state_dict(state["algorithm"])
+        self._expert = state["expert"]
+        self._experts = dict(state["experts"])
+
+    def _parts_state(self) -> dict[str, Any]:
+        return {name: part.state_dict() for name, part in self._parts().items()}
+
+    def _load_parts(self, state: Mapping[str, Any]) -> None:
+        for name, part in self._parts().items():
+            part.load_state_dict(state[name])
+
+    def _parts(self) -> dict[str, Any]:
+        """Return what is trained, and what trains it."""
+        parts: dict[str, Any] = {"policy": self.policy, "policy_optimizer": self._policy_optimizer}
         if self.critic is not None:
-            self.critic.load_state_dict(state["critic"])
-            self._critic_optimizer.load_state_dict(state["critic_optimizer"])
+            parts |= {"critic": self.critic, "critic_optimizer": self._critic_optimizer}
+        return parts
 
 
 def _adamw(module: nn.Module, lr: float, config: Any) -> torch.optim.Optimizer:

@@ -52,6 +52,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "sao_no_pretraining": {**SAO, "value_pretrain_episodes": 0},
     "sao_values_after": {**SAO, "values_read": "after"},
     "clairvoyant_restart": SAO,
+    "concept_expert": SAO,
     "frozen": {"group_size": 1},
     "random_reward": {"window": 128, "probability": 0.5},
 }
