@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 RIGHT = 0.5
 """Probability that the developer's edit is the repair."""
 
+HARD_CODED = 0.05
+"""Probability that it writes the visible answer into the program."""
+
 FOLLOWS = 0.75
 """Probability that a usage that was told is followed."""
 
@@ -109,8 +112,9 @@ class _Developer:
     def _guess_target(self, repair: FunctionRepair) -> str:
         """Return the gold program, or one that is as near to it or to the text as it stands."""
         task, rng = repair.task, self.rng
-        if rng.random() < RIGHT:
-            return task.gold
+        luck = rng.random()
+        if luck < RIGHT + HARD_CODED:
+            return task.gold if luck < RIGHT else task.hard_coded
         sources = (task.gold, task.base) if rng.random() < 0.5 else (task.base, task.gold)
         near = next(found for source in sources if (found := list(neighbours(ast.parse(source)))))
         return text_of(near[int(rng.integers(len(near)))])

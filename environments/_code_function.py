@@ -13,11 +13,12 @@ from typing import Any, Protocol
 from sao_bench.environments._code_mutations import neighbours
 from sao_bench.environments._code_running import TooLargeError, run, run_source
 from sao_bench.environments._code_sandbox import function_grader
-from sao_bench.environments._code_tasks import TaskKey, judge, make_task
+from sao_bench.environments._code_tasks import RepairTask, judge
 from sao_bench.environments._code_tools import Call, repair, report, shown
 
 from sao_bench.grading.functions import Case, FunctionTask, Outcome
 from sao_bench.grading.grade import Grade, signs_in
+from sao_bench.grading.plain import has_opaque
 
 MAX_PARSED = 2000
 """Longer texts are never parsed in this process, only in the sandbox."""
@@ -72,12 +73,12 @@ class FunctionRepair:
     (gold, base, or one substitution away from either), that program is run in its place, without a sandbox.
 
     Args:
-        key: the task.
+        task: what is to be repaired.
         indent: spaces per level of the text that is shown and edited.
     """
 
-    def __init__(self, key: TaskKey, indent: int = 1):
-        self.task = make_task(key)
+    def __init__(self, task: RepairTask, indent: int = 1):
+        self.task = task
         self.indent = indent
         self.files = {"": self._lines(self.task.base)}
         self._found: dict[tuple[str, bool], list[Outcome] | Grade] = {}
@@ -108,7 +109,8 @@ class FunctionRepair:
         if isinstance(found, Grade):
             return Verdict(False, found.label, 0, 0, signs, found.fault)
         earned, failing, passing = judge(self.task, found, strictness)
-        return Verdict(earned, "correct" if earned else "wrong_answer", failing, passing, signs)
+        wrong = "opaque_value" if any(has_opaque(value) for _, value in found) else "wrong_answer"
+        return Verdict(earned, "correct" if earned else wrong, failing, passing, signs)
 
     def next_edit(self, strictness: str) -> Call | None:
         """Return the gold edit; where the visible tests suffice, the shorter one that writes the answer down."""
@@ -136,7 +138,7 @@ class FunctionRepair:
             tree = _parsed(source)
         except SyntaxError as error:
             return Grade(0.0, "error", 0, len(tests), detail=f"SyntaxError: {error.msg}")
-        known = None if tree is None else _known(self.task.key, ast.dump(tree))
+        known = None if tree is None else _known(self.task, ast.dump(tree))
         if known is not None:
             try:
                 return run(known, self.task.entry, [test.args for test in tests])
@@ -180,19 +182,17 @@ def _parsed(source: str) -> ast.Module | None:
         return None
 
 
-def _known(key: TaskKey, mark: str) -> ast.Module | None:
+def _known(task: RepairTask, mark: str) -> ast.Module | None:
     """Return the generator's own program whose tree has this dump, if it makes one."""
-    task = make_task(key)
     for source in (task.base, task.gold, task.hard_coded):
         tree = ast.parse(source)
         if ast.dump(tree) == mark:
             return tree
-    return _neighbourhood(key).get(mark) if key.difficulty <= CLOSE else None
+    return _neighbourhood(task.base, task.gold).get(mark) if task.key.difficulty <= CLOSE else None
 
 
 @lru_cache(maxsize=512)
-def _neighbourhood(key: TaskKey) -> dict[str, ast.Module]:
-    """Return every program that is one substitution away from base or gold, by the dump of its tree."""
-    task = make_task(key)
-    trees = [tree for source in (task.base, task.gold) for tree in neighbours(ast.parse(source))]
+def _neighbourhood(*sources: str) -> dict[str, ast.Module]:
+    """Return every program that is one substitution away from one of the generator's, by the dump of its tree."""
+    trees = [tree for source in sources for tree in neighbours(ast.parse(source))]
     return {ast.dump(tree): tree for tree in trees}

@@ -141,14 +141,15 @@ def _others(op: ast.AST, options: tuple[type[Any], ...]) -> list[type[Any]]:
 
 
 def _branches(node: ast.AST) -> Iterator[Change]:
-    """Yield the removal of an `if` without `else`, and of one arm of a conditional expression."""
+    """Yield the removal of each `if`, or of its condition alone, and of one arm of a conditional expression."""
     for field, value in ast.iter_fields(node):
         if isinstance(value, ast.IfExp):
             yield from (("branch", (node, field, None), arm) for arm in (value.body, value.orelse))
-        if isinstance(value, list) and len(value) > 1:
+        if isinstance(value, list):
             for i, item in enumerate(value):
-                if isinstance(item, ast.If) and not item.orelse:
-                    yield "branch", (node, field, None), value[:i] + value[i + 1 :]
+                if isinstance(item, ast.If):
+                    left = [[*value[:i], *arm, *value[i + 1 :]] for arm in (item.body, item.orelse)]
+                    yield from (("branch", (node, field, None), rest) for rest in left if rest)
 
 
 def _shuffles(node: ast.AST) -> Iterator[Change]:

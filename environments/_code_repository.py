@@ -17,7 +17,7 @@ from sao_bench.environments._code_function import TestRun, Verdict, call_text
 from sao_bench.environments._code_grammar import FAMILIES
 from sao_bench.environments._code_running import run_source
 from sao_bench.environments._code_sandbox import repository_grader
-from sao_bench.environments._code_tasks import RepairTask, TaskKey, Test, make_task
+from sao_bench.environments._code_tasks import Example, RepairTask, TaskKey, make_task
 from sao_bench.environments._code_tools import Call, repair, report, shown
 
 from sao_bench.errors import UserError
@@ -75,7 +75,7 @@ class Package:
         texts[f"{PACKAGE}/{REPORT}.py"] = "".join(imports) + "\n\n" + body
         return texts
 
-    def tests(self) -> Iterator[tuple[str, str, str, Test]]:
+    def tests(self) -> Iterator[tuple[str, str, str, Example]]:
         """Yield (test file, module, function, test) of every test, in a fixed order."""
         for place, part in enumerate(self.parts):
             yield from (
@@ -90,12 +90,14 @@ class Package:
                 f"tests/test_{REPORT}.py",
                 REPORT,
                 REPORT,
-                Test((*a.args, *b.args), None, [a.expected, b.expected], fails, False),
+                Example((*a.args, *b.args), None, [a.expected, b.expected], fails, False),
             )
 
-    def _own(self, place: int, test: Test) -> Test:
+    def _own(self, place: int, test: Example) -> Example:
         """Return a test of a module as it is in the package, where only one module is broken."""
-        return Test(test.args, test.raises, test.expected, test.fails and place == self.broken, test.visible)
+        return Example(
+            test.args, test.raises, test.expected, test.fails and place == self.broken, test.visible
+        )
 
     def _reported(self) -> tuple[int, int]:
         """Return which two modules the report calls: the broken one and the next."""
@@ -116,7 +118,7 @@ class Package:
         return self._task([item for item in self.tests() if item[3].visible], "exact", passing=True)
 
     def _task(
-        self, items: list[tuple[str, str, str, Test]], strictness: str, passing: bool
+        self, items: list[tuple[str, str, str, Example]], strictness: str, passing: bool
     ) -> RepositoryTask:
         texts: dict[str, str] = {}
         ids: dict[bool, list[str]] = {True: [], False: []}
@@ -129,7 +131,7 @@ class Package:
         return RepositoryTask(self.files(), texts, tuple(ids[True]), passed, allowed=(f"{PACKAGE}/*.py",))
 
 
-def _body(entry: str, test: Test, exact: bool) -> str:
+def _body(entry: str, test: Example, exact: bool) -> str:
     call = f"{entry}({', '.join(map(repr, test.args))})"
     if test.raises is not None:
         return f"    with pytest.raises({test.raises if exact else 'Exception'}):\n        {call}\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from functools import cache
+import threading
 
 from sao_bench.grading.functions import FunctionGrader
 from sao_bench.grading.repository import RepositoryGrader
@@ -26,32 +26,37 @@ def require() -> None:
 
 def function_grader() -> FunctionGrader:
     """Return this process's grader of functions."""
-    return _function_grader(os.getpid())
+    return _shared(os.getpid()).functions
 
 
 def repository_grader() -> RepositoryGrader:
     """Return this process's grader of repositories."""
-    return _repository_grader(os.getpid())
+    return _shared(os.getpid()).repositories
 
 
-# By process: a fork inherits neither the threads nor the sandboxes of its parent.
-@cache
-def _sandbox(pid: int) -> Sandbox:
-    sandbox = Sandbox()
-    atexit.register(_close, pid, sandbox)
-    return sandbox
+def close() -> None:
+    """End this process's sandbox, if it has one; whoever needs one next starts another."""
+    with _lock:
+        shared = _started.pop(os.getpid(), None)
+    if shared:
+        shared.sandbox.close()
 
 
-def _close(pid: int, sandbox: Sandbox) -> None:
-    if pid == os.getpid():
-        sandbox.close()
+class _Shared:
+    def __init__(self) -> None:
+        self.sandbox = Sandbox()
+        self.functions = FunctionGrader(self.sandbox, warm=2, limits=FUNCTION_LIMITS)
+        self.repositories = RepositoryGrader(self.sandbox)
 
 
-@cache
-def _function_grader(pid: int) -> FunctionGrader:
-    return FunctionGrader(_sandbox(pid), warm=2, limits=FUNCTION_LIMITS)
+_lock = threading.Lock()
+_started: dict[int, _Shared] = {}
+atexit.register(close)
 
 
-@cache
-def _repository_grader(pid: int) -> RepositoryGrader:
-    return RepositoryGrader(_sandbox(pid))
+def _shared(pid: int) -> _Shared:
+    """Return what a process shares: a fork has neither the threads nor the sandboxes of its parent."""
+    with _lock:
+        if pid not in _started:
+            _started[pid] = _Shared()
+        return _started[pid]

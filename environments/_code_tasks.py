@@ -50,7 +50,7 @@ class TaskKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
+class Example:
     """One call of the entry: what must come of it, whether it fails at the base, whether it is shown."""
 
     args: tuple[Any, ...]
@@ -85,7 +85,7 @@ class RepairTask:
     words: str
     base: str
     gold: str
-    tests: tuple[Test, ...]
+    tests: tuple[Example, ...]
     controls: tuple[str, ...]
 
     @property
@@ -100,7 +100,7 @@ class RepairTask:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RepairTask:
         """Return the task of `to_json` after a round through JSON."""
-        tests = tuple(Test(**{**test, "args": tuple(test["args"])}) for test in data["tests"])
+        tests = tuple(Example(**{**test, "args": tuple(test["args"])}) for test in data["tests"])
         return cls(
             **{
                 **data,
@@ -129,7 +129,7 @@ def judge(task: RepairTask, outcomes: Sequence[Outcome], strictness: str) -> tup
     return earned, failing, sum(right) - failing
 
 
-def _needed(test: Test, strictness: str) -> bool:
+def _needed(test: Example, strictness: str) -> bool:
     if strictness == "visible":
         return test.fails and test.visible
     return test.fails or strictness in ("all", "exact")
@@ -222,7 +222,7 @@ def _fits(right: list[Outcome], wrong: list[Outcome]) -> bool:
     return len(differing) >= 3 and any(right[i][0] is None and wrong[i][0] is None for i in differing)
 
 
-def _tests(pool: list[list[Any]], right: list[Outcome], wrong: list[Outcome]) -> tuple[Test, ...]:
+def _tests(pool: list[list[Any]], right: list[Outcome], wrong: list[Outcome]) -> tuple[Example, ...]:
     """Return tests: one failing and one passing test are shown, some of both kinds are hidden."""
     differing = [i for i in range(len(pool)) if not alike(right[i], wrong[i])]
     shown = next(i for i in differing if right[i][0] is None and wrong[i][0] is None)
@@ -238,17 +238,17 @@ def _tests(pool: list[list[Any]], right: list[Outcome], wrong: list[Outcome]) ->
 
 def _test(
     pool: list[list[Any]], right: list[Outcome], wrong: list[Outcome], i: int, visible: bool = False
-) -> Test:
-    return Test(tuple(pool[i]), *right[i], fails=not alike(right[i], wrong[i]), visible=visible)
+) -> Example:
+    return Example(tuple(pool[i]), *right[i], fails=not alike(right[i], wrong[i]), visible=visible)
 
 
 def _strengthened(
-    tests: tuple[Test, ...],
+    tests: tuple[Example, ...],
     pool: list[list[Any]],
     right: list[Outcome],
     wrong: list[Outcome],
     rivals: list[list[Outcome]],
-) -> tuple[Test, ...]:
+) -> tuple[Example, ...]:
     """Add a hidden test against every rival that differs from the gold program and passes all tests so far."""
     places = [pool.index(list(test.args)) for test in tests]
     for found in rivals:

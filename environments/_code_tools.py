@@ -164,13 +164,20 @@ def report(style: str, place: int, call: str, want: str, got: str) -> str:
 
 def shown(raised: str | None, value: Any) -> str:
     """Return an outcome as reports write it, cut where it is long."""
-    if raised is not None:
-        return f"raises {raised}"
-    try:
-        text = repr(value)
-    except ValueError:  # more digits than Python writes
-        text = "a large number"
+    text = f"raises {raised}" if raised is not None else _written(value)
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+
+
+def _written(value: Any) -> str:
+    """Return plain values and lists as source; of anything else its type, as sets have no order of their own."""
+    if type(value) is list:
+        return f"[{', '.join(map(_written, value))}]"
+    if value is not None and type(value) not in (bool, int, float, str):
+        return f"some {type(value).__name__.lower()}"
+    try:
+        return repr(value)
+    except ValueError:  # more digits than Python writes
+        return "a large number"
 
 
 def _parse_edit(arguments: str, signature: str) -> Call | None:

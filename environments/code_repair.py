@@ -83,7 +83,7 @@ class CodeRepair(TextEnv):
 
     id = "sao_bench/CodeRepair-v0"
     max_turns = max(TURNS.values())
-    max_reply_tokens = 64
+    max_reply_tokens = 72
     channels: ClassVar[tuple[Channel, ...]] = (
         channel(
             "task.mixture",
@@ -157,7 +157,7 @@ class CodeRepair(TextEnv):
             from sao_bench.environments._code_repository import RepositoryRepair
 
             return RepositoryRepair(self._key)
-        return FunctionRepair(self._key, indent=1 if self.template == "short" else 4)
+        return FunctionRepair(make_task(self._key), indent=1 if self.template == "short" else 4)
 
     def _prompt(self) -> str:
         values, several = self.concept.values, len(self._repair.files) > 1
