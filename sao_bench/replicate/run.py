@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -224,7 +224,7 @@ def write_card(request: Request, console: Console) -> list[Path]:
     return paths
 
 
-def _head(request: Request, runs: dict[Arm, dict[int, RunData]]) -> Iterable[str]:
+def _head(request: Request, runs: dict[Arm, dict[int, RunData]]) -> list[str]:
     arms = claims.arms()
     done = sum(len(mine) for mine in runs.values())
     lines = [

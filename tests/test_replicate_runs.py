@@ -1,0 +1,104 @@
+"""`replicate paper` on two arms of two batches: real runs, resumed, judged, refused."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sao_bench import cli
+from sao_bench.replicate import claims
+from sao_bench.replicate.claims import Arm, Claim, Comparison, Stage
+
+STAGE = Stage(
+    "short", "two batches", "stationary", 16, 1, 2, {"start": 1.0, "with_critic": 1.0, "without": 1.0},
+    settings=("algorithm.critic_warmup=0", "algorithm.value_pretrain_episodes=16"),
+)  # fmt: skip
+CLAIM = Claim(
+    "e", "A critic is better.", (Comparison(Arm("short", "sao"), Arm("short", "rloo"), "score", 0.02),)
+)
+
+
+@pytest.fixture
+def replicate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Any:
+    monkeypatch.setattr(claims, "STAGES", (STAGE,))
+    monkeypatch.setattr(claims, "CLAIMS", (CLAIM,))
+
+    def call(*arguments: str, out: Path = tmp_path / "card") -> tuple[Any, str, str]:
+        argv = ["sao_bench", "replicate", "paper", "--out", str(out), "--jobs", "2", *arguments]
+        monkeypatch.setattr(sys, "argv", argv)
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        said = capsys.readouterr()
+        return ended.value.code or 0, said.out, said.err
+
+    return call
+
+
+def test_runs_once_resumes_and_judges(replicate: Any, tmp_path: Path) -> None:
+    out = tmp_path / "card"
+    status, said, _ = replicate("--seeds", "4,5")
+    assert status == 0
+    assert "4 runs to do" in said and "## (e) " in said
+    written = {path.name for path in out.iterdir()}
+    assert {"card.md", "card.csv", "card.png", "card.pdf", "card.json", "values.csv", "plan.json"} <= written
+    assert (out / "figures" / "short" / "adaptation_curve.png").is_file()
+    card = (out / "card.md").read_text()
+    assert "Runs finished: 4 of 4." in card and "INDICATIVE" in card
+    assert "undefined" not in card
+
+    lost = out / "short" / "sao" / "s5"
+    before = {path: path.read_bytes() for path in (lost / "episodes.jsonl", lost / "updates.jsonl")}
+    kept = (out / "short" / "rloo" / "s4" / "events.jsonl").read_bytes()
+    (lost / "status.json").write_text('{"state":"running"}\n')
+    status, said, _ = replicate("--seeds", "4,5")
+    assert status == 0 and "1 runs to do" in said
+    assert {path: path.read_bytes() for path in before} == before
+    assert (out / "short" / "rloo" / "s4" / "events.jsonl").read_bytes() == kept
+    assert (out / "card.md").read_text() == card
+
+
+def test_another_plan_is_refused_and_nothing_is_touched(replicate: Any, tmp_path: Path) -> None:
+    out = tmp_path / "card"
+    out.mkdir()
+    (out / "plan.json").write_text(json.dumps({"tier": "other"}))
+    status, _, err = replicate()
+    assert status == 2 and err.count("\n") == 1 and "holds the runs of another plan" in err
+    assert [path.name for path in out.iterdir()] == ["plan.json"]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("x")
+    status, _, err = replicate(out=tmp_path / "mine")
+    assert status == 2 and "is not empty and holds no plan.json" in err
+
+
+def test_the_plan_runs_nothing(replicate: Any, tmp_path: Path) -> None:
+    status, said, _ = replicate("--plan", "--seeds", "4,5")
+    assert status == 0 and "projected: 12 process-seconds" in said
+    assert not (tmp_path / "card").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["replicate", "papper"], "unknown replication 'papper' (did you mean 'paper'?)"),
+        (["replicate", "paper", "--tier", "tinny"], "unknown tier 'tinny' (did you mean 'tiny'?)"),
+        (["replicate", "paper", "--seeds", "1,1"], "--seeds '1,1'"),
+    ],
+)
+def test_wrong_input_is_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["sao_bench", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    err = capsys.readouterr().err
+    assert ended.value.code == 2 and err.count("\n") == 1 and message in err
+    assert not list(tmp_path.iterdir())
