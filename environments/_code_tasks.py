@@ -142,7 +142,7 @@ def make_task(key: TaskKey) -> RepairTask:
     Raises:
         UserError: the key names no split, family or difficulty.
     """
-    _check(key)
+    check_key(key)
     attempt = 0
     while True:
         rng = generator(
@@ -154,13 +154,17 @@ def make_task(key: TaskKey) -> RepairTask:
         attempt += 1
 
 
-def _check(key: TaskKey) -> None:
-    allowed = {"split": SPLITS, "family": FAMILIES, "difficulty": DIFFICULTIES}
+def check_key(key: TaskKey) -> None:
+    """Make sure that there is a task of a key.
+
+    Raises:
+        UserError: it names no split, family or difficulty, or its numbers are none.
+    """
+    allowed: dict[str, tuple[Any, ...]] = {"split": SPLITS, "family": FAMILIES, "difficulty": DIFFICULTIES}
     for name, options in allowed.items():
-        if getattr(key, name) not in options:
-            raise UserError(
-                f"task {name} {getattr(key, name)!r} is not one of: {', '.join(map(str, options))}"
-            )
+        given = getattr(key, name)
+        if type(given) is not type(options[0]) or given not in options:
+            raise UserError(f"task {name} {given!r} is not one of: {', '.join(map(str, options))}")
     if any(type(n) is not int or n < 0 for n in (key.seed, key.index)):
         raise UserError(f"task seed {key.seed!r} and index {key.index!r} must be whole numbers from 0")
 
@@ -342,7 +346,7 @@ def build_tasks(
     def build(start: int) -> list[dict[str, Any]]:
         return [make_task(key(i)).to_json() for i in range(start, start + BLOCK)]
 
-    _check(key(0))
+    check_key(key(0))
     found: list[RepairTask] = []
     for start in range(0, count, BLOCK):
         mark = {**request, "start": start, "code": code_mark()}

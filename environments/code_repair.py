@@ -14,7 +14,7 @@ from sao_bench.environments._code_developer import converse
 from sao_bench.environments._code_function import FunctionRepair, Repair, Verdict
 from sao_bench.environments._code_grammar import FAMILIES
 from sao_bench.environments._code_sandbox import require
-from sao_bench.environments._code_tasks import SPLITS, STRICTNESS, TaskKey, make_task
+from sao_bench.environments._code_tasks import SPLITS, STRICTNESS, TaskKey, check_key, make_task
 from sao_bench.environments._code_tools import (
     ERRORS,
     NAMES,
@@ -292,13 +292,13 @@ def instruction(several: bool) -> str:
 
 
 def _valid_task(task: Any) -> TaskKey:
-    """Return the key of a task given to `reset`, after making the task."""
+    """Return the key of a task given to `reset`."""
     fields = tuple(TaskKey.__dataclass_fields__)
     if not isinstance(task, Mapping) or set(task) != set(fields):
         raise UserError(f"{CodeRepair.id}: task {task!r} is not a mapping of {', '.join(fields)}")
+    key = TaskKey(**{str(name): value for name, value in task.items()})
     try:
-        key = TaskKey(**{str(name): value for name, value in task.items()})
-        make_task(key)
-    except (UserError, TypeError) as error:
+        check_key(key)
+    except UserError as error:
         raise UserError(f"{CodeRepair.id}: {error}") from error
     return key
