@@ -65,7 +65,7 @@ class Session:
         """Answer what was asked."""
         assert self.asked is not None
         reply, self.asked = self.asked.reply, None
-        self._host.loop.call_soon_threadsafe(lambda: reply.done() or reply.set_result(text))
+        self._host.loop.call_soon_threadsafe(_settle, reply, text)
 
     def cancel(self) -> None:
         """Give the episode up, if it is still played."""
@@ -74,8 +74,8 @@ class Session:
         def give_up() -> None:
             if self.work is not None:
                 self.work.cancel()
-            if asked is not None and not asked.reply.done():
-                asked.reply.set_result("")
+            if asked is not None:
+                _settle(asked.reply, "")
 
         # A finaliser may run after the loop's thread is gone, when the process ends.
         if self._host.loop.is_running():
@@ -174,6 +174,11 @@ class Host:
         reply: asyncio.Future[str] = self.loop.create_future()
         session.events.put(Asked(body["messages"], reply))
         return web.json_response(_completion(body["model"], await reply))
+
+
+def _settle(reply: asyncio.Future[str], text: str) -> None:
+    if not reply.done():
+        reply.set_result(text)
 
 
 @cache

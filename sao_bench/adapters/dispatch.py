@@ -64,6 +64,7 @@ class DriftClock:
         seed: the run's seed (the schedule has its own).
         group_size: consecutive episodes that share a tick and a task, as a group-based algorithm dispatches them.
         env_options: arguments of the environment's constructor.
+        endless: go on past the schedule's horizon, where its last concept holds.
     """
 
     environment: type[TextEnv]
@@ -71,6 +72,7 @@ class DriftClock:
     seed: int = 0
     group_size: int = 1
     env_options: Mapping[str, Any] = field(default_factory=dict)
+    endless: bool = False
 
     @classmethod
     def load(
@@ -82,6 +84,7 @@ class DriftClock:
         group_size: int = 1,
         time_scale: float = 1.0,
         env_options: Mapping[str, Any] | None = None,
+        endless: bool = False,
     ) -> DriftClock:
         """Build the clock of a named environment and a schedule's file or name.
 
@@ -96,14 +99,16 @@ class DriftClock:
         schedule = None if drift is None else load(drift, time_scale=time_scale, executor_clocks=(CLOCK,))
         if schedule is not None and registry.environment(schedule.env) is not environment:
             raise UserError(f"the schedule {schedule.id} is written for {schedule.env}, not for {env}")
-        clock = cls(environment, schedule, seed, group_size, dict(env_options or {}))
+        clock = cls(environment, schedule, seed, group_size, dict(env_options or {}), endless)
         clock.make()
         return clock
 
     @property
     def horizon(self) -> int | None:
-        """Episodes until the schedule is over (whole groups), or None."""
-        return None if self.schedule is None else self.schedule.horizon // self.group_size * self.group_size
+        """Episodes until the schedule is over (whole groups), or None where there is no end."""
+        if self.schedule is None or self.endless:
+            return None
+        return self.schedule.horizon // self.group_size * self.group_size
 
     def make(self) -> TextEnv:
         """Return a new environment.
@@ -146,7 +151,7 @@ class DriftClock:
             "environment": self.environment.id,
             "schedule": schedule.id if schedule else None,
             "schedule_hash": schedule.hash if schedule else None,
-            "horizon": self.horizon,
+            "horizon": schedule.horizon if schedule else None,
             "run_seed": self.seed,
             "group_size": self.group_size,
             "notify": schedule.notify if schedule else "none",

@@ -43,7 +43,9 @@ import verifiers.v1 as vf
 env = vf.load_environment(vf.resolve_env_config({{"taskset": {{"id": "{name}"}}}}))
 ```
 
-Task k is episode k x group_size of the schedule's clock, so the order of the tasks is time: do not shuffle them.
+Task k is episode k x group_size of the schedule's clock, so the order of the tasks is time: a shuffled view is refused.
+For training set `taskset.endless = true`: trainers cycle (or shuffle) a finite taskset and stream an endless one in
+order; past the horizon the schedule's last concept holds. Set `taskset.group_size` to the trainer's group size.
 `trace.info["sao_bench"]` has what verifiers has no field for: rewards and latencies by turn, how the episode ended, its
 phase and concept hash, score and solved. A fault of the machinery is an error of the trace and has no reward.
 """

@@ -66,6 +66,9 @@ class DriftTasksetConfig(vf.TasksetConfig):  # type: ignore[name-defined]
     """Stream of seeds: `train`, or `probe` for evaluation."""
     group_size: int = 1
     """Rollouts of a task; they are consecutive episodes of our clock, at one tick."""
+    endless: bool = False
+    """Never end: past the schedule's horizon its last concept holds. A trainer that cycles or shuffles a finite taskset
+    streams an endless one in order, so that time does not run back."""
 
 
 ConfigT = TypeVar("ConfigT", bound=DriftTasksetConfig)
@@ -86,6 +89,7 @@ class DriftTaskset(vf.Taskset[DriftTask, DriftTasksetConfig]):  # type: ignore[n
             group_size=config.group_size,
             time_scale=config.time_scale,
             env_options=config.env_options,
+            endless=config.endless,
         )
         schedule = self.clock.schedule
         if config.schedule_hash and (schedule is None or schedule.hash != config.schedule_hash):

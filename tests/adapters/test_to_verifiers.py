@@ -6,6 +6,8 @@ import asyncio
 import importlib
 import io
 import json
+import os
+import subprocess
 import sys
 import tomllib
 from contextlib import redirect_stderr, redirect_stdout
@@ -29,6 +31,7 @@ from tests.adapters import schedules
 from tests.adapters.environments import Toll
 from tests.adapters.model_server import CUT, ModelServer
 
+ROOT = Path(__file__).parents[2]
 TOLL = "tests.adapters.environments:Toll"
 
 
@@ -216,6 +219,15 @@ def test_the_order_of_tasks_is_time(toll: Path, monkeypatch: pytest.MonkeyPatch)
     assert [task.data.episode["index"] for task in env.taskset.skip(3).take(2)] == [3, 4]
 
 
+def test_an_endless_taskset_goes_on_with_the_last_concept(toll: Path, monkeypatch: pytest.MonkeyPatch):
+    taskset = load(toll, monkeypatch, taskset={"endless": True}).taskset
+    assert not taskset.bounded
+    episodes = [task.data.episode for task in taskset.take(20)]
+    assert [episode["index"] for episode in episodes] == list(range(20))
+    assert {episode["concept"] for episode in episodes[4:]} == {Toll.complete_concept({"tax": 3}).hash}
+    assert len({episode["seed"] for episode in episodes}) == 20
+
+
 def test_without_a_schedule_the_world_stands_still_and_never_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -268,3 +280,56 @@ def test_an_export_overwrites_nothing(toll: Path):
     result = export(TOLL, "--out", str(toll.parent), "--id", "toll-drift")
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
     assert "exists; choose another --id or --out" in result.stderr
+
+
+def test_the_environment_server_plays_it(toll: Path, monkeypatch: pytest.MonkeyPatch):
+    """What a trainer talks to: tasks go out as plain data, traces come back over the wire."""
+    from verifiers.v1.serve.client import EnvClient
+    from verifiers.v1.serve.server import EnvServer
+
+    env = load(toll, monkeypatch)
+    task = list(env.taskset)[6]
+
+    async def served(url: str) -> Any:
+        server = EnvServer(config=env.config, address="tcp://127.0.0.1:*")
+        running = asyncio.create_task(server.run())
+        client = EnvClient(server.address)
+        try:
+            return await client.run(
+                task_data=task.data.model_dump(),
+                client=vf.EvalClientConfig(base_url=url),
+                model="scripted",
+                sampling=vf.SamplingConfig(),
+            )
+        finally:
+            await client.close()
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    with ModelServer(lambda messages: str(int(toll_policy(messages)) + 3)) as model:
+        episode = asyncio.run(served(model.url))
+    (trace,) = episode.traces
+    assert (episode.ok, trace.reward, trace.is_truncated) == (True, 1.5, True)
+    assert trace.info["sao_bench"]["seed"] == derive(7, "train", 6)
+    assert trace.info["sao_bench"]["phase"] == 1
+    assert trace.task.data.model_extra["episode"]["concept"] == Toll.complete_concept({"tax": 3}).hash
+
+
+def test_the_evaluation_program_runs_it(toll: Path, tmp_path: Path):
+    with ModelServer(toll_policy) as model:
+        command = [
+            str(Path(sys.executable).with_name("vf-eval")),
+            "toll-drift",
+            "-m",
+            "scripted",
+            "--no-push",
+        ]
+        command += ["--client.base-url", model.url, "--client.api-key-var", "NO_KEY", "-o", "out"]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(toll), str(ROOT)))}
+        subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, timeout=120)
+    (file,) = (tmp_path / "out").rglob("traces.jsonl")
+    traces = [trace for line in file.read_text().splitlines() for trace in json.loads(line)["traces"]]
+    rewards = {
+        trace["info"]["sao_bench"]["index"]: trace["rewards"]["sao_bench"]["score"] for trace in traces
+    }
+    assert rewards == {0: 1.5, 1: 1.5, 2: 1.5, 3: 1.5, 4: 0.0, 5: 0.0, 6: 0.0, 7: 0.0}

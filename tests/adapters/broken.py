@@ -1,0 +1,3 @@
+"""Imports what does not exist: a package that is broken inside."""
+
+import no_such_module  # noqa: F401
