@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -24,6 +26,36 @@ TRUNCATED = ("truncated", "TimeLimit.truncated")
 """Fields (of the observation, else of its metadata) that say that `done` was a budget's end."""
 
 
+class Sessions:
+    """Sessions with one server, handed on from episode to episode (a trainer makes an environment per episode)."""
+
+    def __init__(self, base_url: str, timeout_s: float):
+        self._base_url, self._timeout_s = base_url, timeout_s
+        self._free: list[Any] = []
+        self._lock = threading.Lock()
+
+    def take(self) -> Any:
+        """Return a client that nobody uses."""
+        with self._lock:
+            if self._free:
+                return self._free.pop()
+        core = require("openenv.core", "openenv")
+        return core.GenericEnvClient(base_url=self._base_url, message_timeout_s=self._timeout_s).sync()
+
+    def give(self, held: list[Any]) -> None:
+        """Take back the client of an environment, if it holds one."""
+        with self._lock:
+            self._free += held
+            held.clear()
+
+    def close(self) -> None:
+        """End the sessions that nobody uses."""
+        with self._lock:
+            free, self._free = self._free, []
+        for client in free:
+            client.close()
+
+
 class OpenEnvText(Imported):
     """An OpenEnv environment, played as text; made by `from_openenv`.
 
@@ -32,19 +64,25 @@ class OpenEnvText(Imported):
     refuses is an error observation. A channel is passed as the reset argument of its name.
     """
 
-    base_url: ClassVar[str]
+    sessions: ClassVar[Sessions]
     action_field: ClassVar[str | None] = None
     observation_field: ClassVar[str | None] = None
-    timeout_s: ClassVar[float] = 60.0
 
     def __init__(self) -> None:
         super().__init__()
-        core = require("openenv.core", "openenv")
-        self.client = core.GenericEnvClient(base_url=self.base_url, message_timeout_s=self.timeout_s).sync()
+        self._held: list[Any] = []
+        weakref.finalize(self, self.sessions.give, self._held)
+
+    @property
+    def client(self) -> Any:
+        """The client that plays this episode."""
+        if not self._held:
+            self._held.append(self.sessions.take())
+        return self._held[0]
 
     def close(self) -> None:
-        """End the session with the server."""
-        self.client.close()
+        """Hand the session on."""
+        self.sessions.give(self._held)
 
     def open(self, task: dict[str, Any]) -> str:
         """Reset the server's environment with the task's arguments (its `seed` among them) and the channels."""
@@ -93,6 +131,8 @@ class OpenEnvText(Imported):
             {key: value for key, value in seen.items() if key != "metadata"} if field is None else seen[field]
         )
         done = bool(result.done)
+        if done:
+            self.close()
         return Answer(text_of(shown), float(result.reward or 0.0), done and not truncated, done and truncated)
 
     def _ask_state(self) -> None:
@@ -149,7 +189,7 @@ def from_openenv(
         "".join(c for c in id.title() if c.isalnum()) or "Imported",
         __doc__=f"The OpenEnv server at {base_url}.",
         id=id,
-        base_url=base_url,
+        sessions=Sessions(base_url, timeout_s),
         max_turns=max_turns,
         max_reply_tokens=max_reply_tokens,
         action_field=action_field,
@@ -159,6 +199,5 @@ def from_openenv(
         floor_score=floor,
         oracle_policy=oracle_policy,
         solved_score=solved_score,
-        timeout_s=timeout_s,
     )
     return cls

@@ -31,13 +31,12 @@ class VerifiersText(Imported):
 
     def __init__(self) -> None:
         super().__init__()
-        self._session: Any = None
+        self._played: list[Any] = []
+        weakref.finalize(self, _give_up, self._played)
 
     def close(self) -> None:
         """Give up the episode in progress."""
-        if self._session is not None:
-            self._session.cancel()
-            self._session = None
+        _give_up(self._played)
 
     def open(self, task: dict[str, Any]) -> str:
         """Start the episode of a task and return what its model is asked first."""
@@ -50,8 +49,7 @@ class VerifiersText(Imported):
         if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(tasks):
             raise UserError(f"{self.id}: task idx {index!r} is not one of 0..{len(tasks) - 1}")
         self._task = {"idx": index}
-        self._session = host().play(env, tasks[index])
-        weakref.finalize(self, self._session.cancel)
+        self._played.append(host().play(env, tasks[index]))
         event = self._next()
         if isinstance(event, Ended):
             self._end(event)
@@ -62,22 +60,22 @@ class VerifiersText(Imported):
         """Say the reply, and wait until the model is asked again or the episode is over."""
         from sao_bench.adapters._verifiers_host import Ended
 
-        if self._session is None:
+        if not self._played:
             raise FaultError("no_episode")
-        self._session.say(action)
+        self._played[0].say(action)
         event = self._next()
         return self._end(event) if isinstance(event, Ended) else Answer(_shown(event.messages))
 
     def _next(self) -> Any:
         try:
-            return self._session.next(self.timeout_s)
+            return self._played[0].next(self.timeout_s)
         except TimeoutError as error:
             self.close()
             raise FaultError("timeout") from error
 
     def _end(self, event: Any) -> Answer:
         """Read what the episode came to."""
-        self._session = None
+        self._played.clear()
         if event.error is not None:
             raise event.error
         traces = event.episode.traces
@@ -103,6 +101,12 @@ class VerifiersText(Imported):
         self.parts.update(record["parts"], record=plain(record))
         self.latency_s = record["turns"][-1]["latency_s"] if record["turns"] else 0.0
         self.fault = dict(record["fault"]) if record["fault"] else None
+
+
+def _give_up(played: list[Any]) -> None:
+    """Cancel the episode that an environment plays, if it plays one."""
+    while played:
+        played.pop().cancel()
 
 
 def _shown(messages: Sequence[Mapping[str, Any]]) -> str:

@@ -220,7 +220,7 @@ def factory(clock: DriftClock) -> Callable[[], DriftEnvironment]:
     return lambda: DriftEnvironment(clock, counter)
 
 
-def create_app(clock: DriftClock, *, sessions: int = 64) -> FastAPI:
+def create_app(clock: DriftClock, *, sessions: int = 1024) -> FastAPI:
     """Return the ASGI application of a server.
 
     Args:
@@ -238,7 +238,7 @@ def create_app(clock: DriftClock, *, sessions: int = 64) -> FastAPI:
     return app
 
 
-def serve(clock: DriftClock, *, host: str = "127.0.0.1", port: int = 8000, sessions: int = 64) -> None:
+def serve(clock: DriftClock, *, host: str = "127.0.0.1", port: int = 8000, sessions: int = 1024) -> None:
     """Serve until interrupted; prints the URL once the port is bound (port 0 takes a free one).
 
     Raises:

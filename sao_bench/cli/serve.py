@@ -27,7 +27,7 @@ def openenv(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the run (the schedule has its own).")] = 0,
     group_size: Annotated[int, typer.Option(min=1, help="Episodes that share a tick and a task.")] = 1,
     time_scale: Annotated[float, typer.Option(help="Scales the schedule.")] = 1.0,
-    sessions: Annotated[int, typer.Option(min=1, help="Most clients at once.")] = 64,
+    sessions: Annotated[int, typer.Option(min=1, help="Most clients at once.")] = 1024,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="An option of the environment, name=value.")
     ] = None,

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -237,6 +238,20 @@ def test_truncation_fault_and_refused_actions_come_back(toll: Server):
         assert env.step("x")[4]["fault"] == {"stage": "reset", "kind": "server_error"}
     finally:
         env.close()
+
+
+def test_an_environment_per_episode_needs_no_session_per_episode(toll: Server):
+    cls = from_openenv(toll.url, id="back/Toll-v0", max_turns=9, action_field="text")
+    threads = threading.active_count()
+    for _ in range(20):
+        env = cls()
+        env.reset(seed=0, options={"task": {"index": 0}})
+        env.step("stop")
+    for _ in range(20):  # dropped half-way
+        cls().reset(seed=0, options={"task": {"index": 0}})
+    assert threading.active_count() <= threads + 2
+    cls.sessions.close()
+    assert threading.active_count() <= threads
 
 
 def test_a_dead_server_is_a_fault(tmp_path: Path):
