@@ -116,8 +116,10 @@ class _Developer:
         if luck < RIGHT + HARD_CODED:
             return task.gold if luck < RIGHT else task.hard_coded
         sources = (task.gold, task.base) if rng.random() < 0.5 else (task.base, task.gold)
-        near = next(found for source in sources if (found := list(neighbours(ast.parse(source)))))
-        return text_of(near[int(rng.integers(len(near)))])
+        trees = [ast.parse(source) for source in sources]
+        tree, count = next((tree, n) for tree in trees if (n := sum(1 for _ in neighbours(tree))))
+        place = int(rng.integers(count))
+        return next(text_of(near) for i, near in enumerate(neighbours(tree)) if i == place)
 
     def _guess_signature(self) -> str:
         return pick_of(self.rng, {"colon": 0.4, "at": 0.2, "json": 0.2, "zero": 0.2})

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
-from sao_bench.environments._code_mutations import neighbours
+from sao_bench.environments._code_mutations import clone, neighbours
 from sao_bench.environments._code_running import TooLargeError, run, run_source
 from sao_bench.environments._code_sandbox import function_grader
 from sao_bench.environments._code_tasks import RepairTask, judge
@@ -188,11 +188,15 @@ def _known(task: RepairTask, mark: str) -> ast.Module | None:
         tree = ast.parse(source)
         if ast.dump(tree) == mark:
             return tree
-    return _neighbourhood(task.base, task.gold).get(mark) if task.key.difficulty <= CLOSE else None
+    if task.key.difficulty <= CLOSE:
+        for source in (task.base, task.gold):
+            place = _neighbourhood(source).get(mark)
+            if place is not None:
+                return next(clone(tree) for i, tree in enumerate(neighbours(ast.parse(source))) if i == place)
+    return None
 
 
-@lru_cache(maxsize=512)
-def _neighbourhood(*sources: str) -> dict[str, ast.Module]:
-    """Return every program that is one substitution away from one of the generator's, by the dump of its tree."""
-    trees = [tree for source in sources for tree in neighbours(ast.parse(source))]
-    return {ast.dump(tree): tree for tree in trees}
+@lru_cache(maxsize=1024)
+def _neighbourhood(source: str) -> dict[str, int]:
+    """Return the place of every program that is one substitution away from a source, by the dump of its tree."""
+    return {ast.dump(tree): place for place, tree in enumerate(neighbours(ast.parse(source)))}

@@ -28,12 +28,18 @@ INVERSE: dict[type[ast.cmpop], type[ast.cmpop]] = {
 
 
 def mutants(tree: ast.Module) -> Iterator[tuple[str, ast.Module]]:
-    """Yield every program with one bug, and the family of the bug, always in the same order."""
+    """Yield every program with one bug, and the family of the bug, always in the same order.
+
+    Each is the tree itself, changed in place and restored before the next: whoever keeps one takes a `clone`.
+    """
     return _variants(tree, _bugs)
 
 
 def neighbours(tree: ast.Module) -> Iterator[ast.Module]:
-    """Yield every program that one substitution makes: the mutants, and any operator, name and digit."""
+    """Yield every program that one substitution makes: the mutants, and any operator, name and digit.
+
+    In place, as `mutants` does.
+    """
     return (variant for _, variant in _variants(tree, _substitutions))
 
 
@@ -90,15 +96,16 @@ def _apart(left: str, right: str) -> bool:
 def _variants(
     tree: ast.Module, changes: Callable[[ast.Module], Iterator[Change]]
 ) -> Iterator[tuple[str, ast.Module]]:
-    """Yield a copy of the tree per change; each is made in place, copied and undone."""
+    """Make each change in place, yield the tree and undo it."""
     for family, (node, field, index), new in list(changes(tree)):
         place: Any = getattr(node, field) if index is not None else node.__dict__
         key: Any = index if index is not None else field
         old = place[key]
         place[key] = new
-        variant = clone(tree)
-        place[key] = old
-        yield family, variant
+        try:
+            yield family, tree
+        finally:
+            place[key] = old
 
 
 def _bugs(tree: ast.Module) -> Iterator[Change]:

@@ -37,8 +37,7 @@ def run(tree: ast.Module, entry: str, inputs: Sequence[Sequence[Any]]) -> list[O
         if turns[0] > MAX_TURNS:
             raise TooLargeError("too many turns")
 
-    loops = any(isinstance(node, ast.For) for node in ast.walk(tree))
-    guarded = _Guard().visit(clone(tree)) if loops else tree
+    guarded = _Guard().visit(clone(tree)) if _loops(tree.body) else tree
     space: dict[str, Any] = {"__builtins__": {"range": range}, "_size": _size, "_turn": turn}
     exec(compile(guarded, "generated", "exec"), space)
     outcomes = []
@@ -56,6 +55,16 @@ def run_source(source: str, entry: str, inputs: Sequence[Sequence[Any]]) -> list
 def alike(a: Outcome, b: Outcome) -> bool:
     """Return whether two outcomes are the same exception or the same data of the same types."""
     return a[0] == b[0] and (a[0] is not None or equal(a[1], b[1]))
+
+
+def _loops(body: Sequence[ast.stmt]) -> bool:
+    """Return whether any statement is or holds a loop; without one nothing can grow."""
+    arms = (
+        arm
+        for statement in body
+        for arm in (getattr(statement, "body", ()), getattr(statement, "orelse", ()))
+    )
+    return any(isinstance(statement, ast.For | ast.While) for statement in body) or any(map(_loops, arms))
 
 
 def _call(function: Callable[..., Any], arguments: Sequence[Any]) -> Outcome:

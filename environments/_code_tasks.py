@@ -182,22 +182,28 @@ def _draw(key: TaskKey, rng: np.random.Generator) -> RepairTask | None:
         return None
     if sum(raised is not None for raised, _ in right) > POOL // 3:
         return None
-    variants = [(family, variant, found) for family, variant, found in _outcomes(tree, program, pool)]
+    variants = list(_outcomes(tree, program, pool))
     bugs = [
-        i for i, (family, _, found) in enumerate(variants) if family == key.family and _fits(right, found)
+        i
+        for i, (family, found) in enumerate(variants)
+        if family == key.family and found and _fits(right, found)
     ]
     if not bugs:
         return None
-    _, base, wrong = variants.pop(bugs[int(rng.integers(len(bugs)))])
+    bug = bugs[int(rng.integers(len(bugs)))]
+    wrong = variants[bug][1] or []
     tests = _tests(pool, right, wrong)
-    written = _hard_coded(text_of(base), program.entry, tests[0].expected)
-    rivals = [(written, run_source(written, program.entry, pool))]
-    rivals += [("", found) for _, _, found in variants]
-    tests = _strengthened(tests, pool, right, wrong, [found for _, found in rivals if found])
-    others = [variant for _, variant, found in variants if not _alike(right, found)]
-    chosen = rng.permutation(len(others))[:CONTROLS]
-    controls = (written, *(ast.unparse(others[int(i)]) + "\n" for i in chosen))
-    return RepairTask(key, program.entry, program.words, text_of(base), gold, tests, controls)
+    others = [i for i, (_, found) in enumerate(variants) if i != bug and found and not _alike(right, found)]
+    chosen = [others[int(i)] for i in rng.permutation(len(others))[:CONTROLS]]
+    sources = {
+        i: ast.unparse(mutant) + "\n" for i, (_, mutant) in enumerate(mutants(tree)) if i in {bug, *chosen}
+    }
+    base = text_of(ast.parse(sources[bug]))
+    written = _hard_coded(base, program.entry, tests[0].expected)
+    rivals = [run_source(written, program.entry, pool), *(found for _, found in variants if found)]
+    tests = _strengthened(tests, pool, right, wrong, rivals)
+    controls = (written, *(sources[i] for i in chosen))
+    return RepairTask(key, program.entry, program.words, base, gold, tests, controls)
 
 
 def split_of(gold: str) -> str:
@@ -207,13 +213,13 @@ def split_of(gold: str) -> str:
 
 def _outcomes(
     tree: ast.Module, program: Program, pool: list[list[Any]]
-) -> Iterator[tuple[str, ast.Module, list[Outcome]]]:
-    """Yield the mutants that stay small, with what comes of the pool."""
-    for family, variant in mutants(tree):
+) -> Iterator[tuple[str, list[Outcome] | None]]:
+    """Yield the family of each mutant and what comes of the pool; None of one that does not stay small."""
+    for family, mutant in mutants(tree):
         try:
-            yield family, variant, run(variant, program.entry, pool)
+            yield family, run(mutant, program.entry, pool)
         except TooLargeError:
-            continue
+            yield family, None
 
 
 def _alike(right: Sequence[Outcome], found: Sequence[Outcome]) -> bool:

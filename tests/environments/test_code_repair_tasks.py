@@ -92,6 +92,8 @@ def test_mutations_leave_their_tree_alone_and_neighbours_hold_the_mutants():
         assert ast.dump(tree) == before and before not in bugs
         assert bugs <= near
         assert same(tree, clone(tree)) and clone(tree).body[0] is not tree.body[0]
+        next(mutants(tree))  # left half-way
+        assert ast.dump(tree) == before
 
 
 # -- the grammar ---------------------------------------------------------------------------------------------
