@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -30,6 +31,9 @@ KINDS = {"sums": "+-", "products": "+-*/"}
 OPERATORS = {"all": "+-*/", "no_minus": "+*/", "no_times": "+-/"}
 TEMPLATES = {"arrow": "{0} -> {1}", "words": "make {1} from {0}", "equation": "{1} = ? ({0})"}
 MAX_TARGET = 999
+
+HABITS = {"careful": 0.45, "hasty": 0.45, "guess": 0.1}
+"""Who is seen in the demonstrations: right with all numbers, near with one or two, anywhere with all."""
 
 _ODD = re.compile(r"[^-+*/() 0-9]|[0-9)] *\(|\) *[0-9]|(?:^|[-+*/(]) *-")
 """What an answer may not have: other characters, products without a sign, a sign before a number."""
@@ -79,6 +83,14 @@ class Countdown(TextEnv):
     id = "sao_bench/Countdown-v0"
     max_turns = 1
     max_reply_tokens = 32
+    # The targets have to be known, and there are thousands: more conversations per update than elsewhere.
+    tiny_config: ClassVar[Mapping[str, Any]] = {
+        "heads": 2,
+        "kv_heads": 1,
+        "head_dim": 32,
+        "updates": 1500,
+        "batch_size": 64,
+    }
     channels: ClassVar[tuple[Channel, ...]] = (
         channel(
             "task.mixture", "virtual", {"sums": 0.5, "products": 0.5}, "what targets are made with", *KINDS
@@ -178,18 +190,21 @@ class Countdown(TextEnv):
 
     @classmethod
     def demonstration(cls, rng: np.random.Generator) -> list[Message]:
-        """Return one exchange with a player who is right about half the time, else only keeps to the numbers."""
+        """Return one exchange with a player who is careful, hasty (a number or a pair will do) or guesses."""
         concept: dict[str, Value] = {
-            "task.difficulty": int(pick_of(rng, {"2": 0.25, "3": 0.75})),
-            "obs.template": pick_of(rng, {"arrow": 0.6, "words": 0.2, "equation": 0.2}),
-            "verifier.strictness": pick_of(rng, {"all": 0.75, "any": 0.25}),
+            "task.difficulty": int(pick_of(rng, {"2": 0.2, "3": 0.8})),
+            "obs.template": pick_of(rng, {"arrow": 0.7, "words": 0.15, "equation": 0.15}),
             "verifier.operators": pick_of(rng, {"all": 0.6, "no_minus": 0.2, "no_times": 0.2}),
         }
         env = cls()
         observation, _ = env.reset(seed=int(rng.integers(2**62)), options={"concept": concept})
-        reply = (
-            env.oracle_action() if rng.random() < 0.55 else _guess(rng, env._numbers, env._rules["operators"])
-        )
+        habit = pick_of(rng, HABITS)
+        if habit == "careful":
+            reply = env.oracle_action()
+        elif habit == "hasty":
+            reply = _nearest(env._numbers, env._target, env._rules["operators"])
+        else:
+            reply = _guess(rng, env._numbers, env._rules["operators"])
         return [{"role": "user", "content": observation}, {"role": "assistant", "content": reply}]
 
 
@@ -298,6 +313,13 @@ def _guess(rng: np.random.Generator, numbers: Numbers, operators: str) -> str:
         sign = operators[int(rng.integers(len(operators)))]
         text = f"{_wrap(text, sign, False)}{sign}{part}"
     return text
+
+
+def _nearest(numbers: Numbers, target: int, operators: str) -> str:
+    """Return the expression of one or two of three or more numbers (one of two) that comes nearest to the target."""
+    values = (reachable(part, operators) for part in _subsets(numbers) if len(part) <= 2)
+    near = ((abs(value - target), text) for found in values for value, text in found.items())
+    return min(near, key=itemgetter(0))[1]
 
 
 def _valid_task(task: Any, operators: str) -> tuple[Numbers, int]:
