@@ -1,4 +1,4 @@
-"""`answers check FILE`: does the judge of maths answers say what a file of cases says?"""
+"""`answers`: hold the judge of maths answers against cases, and look at data sets and their files."""
 
 from pathlib import Path
 from typing import Annotated
@@ -33,3 +33,35 @@ def check(
             )
     print(f"{len(cases) - failed} passed, {failed} failed")
     raise typer.Exit(1 if failed else 0)
+
+
+@app.command()
+def sets() -> None:
+    """Print the data sets that are known: columns, id on the hub, rows."""
+    from sao_bench.math_data import SETS
+
+    for item in SETS.values():
+        columns = f"{'|'.join(item.problem)} -> {'|'.join(item.answer)}"
+        where = f"hub {item.hub}, split {item.split}" if item.hub else "file or hub id"
+        print(f"{item.name}  {item.about}: {columns}; {where}; {item.size or 'any number of'} rows")
+
+
+@app.command()
+def rows(
+    source: Annotated[str, typer.Argument(help="JSON lines, JSON, CSV or parquet file, folder, or hub id.")],
+    name: Annotated[str, typer.Option("--set", help="Which data set it is; `answers sets` lists them.")],
+    show: Annotated[int, typer.Option(min=0, help="How many usable rows to print.")] = 0,
+) -> None:
+    """Read SOURCE; print every damaged row with its reason, then the counts; exit 1 if a row is damaged."""
+    from sao_bench.math_data import load, math_set
+
+    found = load(name, source)
+    for row in found.rows[:show]:
+        print(f"row {row.number}: {row.type} {row.answer!r}: {' '.join(row.problem.split())[:100]}")
+    for damage in found.damaged:
+        print(f"row {damage.number}: {damage.reason}")
+    print(found.summary)
+    expected = math_set(name).size
+    if expected and len(found.rows) != expected:
+        print(f"the whole set has {expected} rows")
+    raise typer.Exit(1 if found.damaged else 0)

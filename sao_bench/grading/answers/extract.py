@@ -43,7 +43,7 @@ def boxed_answer(reply: str) -> str | None:
 
     A thinking block that is never closed hides everything after its opening. `\boxed 5` counts.
     """
-    text = _after_thinking(reply)
+    text = after_thinking(reply)
     answer = None
     position = 0
     while match := BOX.search(text, position):
@@ -57,7 +57,8 @@ def boxed_answer(reply: str) -> str | None:
     return answer.strip() if inner is None else inner
 
 
-def _after_thinking(reply: str) -> str:
+def after_thinking(reply: str) -> str:
+    """Return what follows the thinking; a block that is never closed hides everything after its opening."""
     closings = list(THINK_CLOSE.finditer(reply))
     rest = reply[closings[-1].end() :] if closings else reply
     opening = THINK_OPEN.search(rest)
