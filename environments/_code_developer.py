@@ -33,6 +33,9 @@ HARD_CODED = 0.05
 FOLLOWS = 0.75
 """Probability that a usage that was told is followed."""
 
+AGAIN = 0.6
+"""Probability that an edit whose tests fail is followed by another one."""
+
 
 def converse(env: CodeRepair, rng: np.random.Generator) -> list[Message]:
     """Return one conversation under random tools, of the sizes that the tiny tier is made for."""
@@ -80,12 +83,8 @@ class _Developer:
             self._learn(tool, observation)
         elif env.turn:
             done = self.plan.pop(0)
-            if (
-                done == "run_tests"
-                and "edit" not in self.plan
-                and "not" in observation
-                and self.rng.random() < 0.6
-            ):
+            failed = done == "run_tests" and "\n" in observation
+            if failed and "edit" not in self.plan and self.rng.random() < AGAIN:
                 self.plan, self.target = ["edit", "submit"], ""
             tool = self.plan[0]
         return self._edit() if tool == "edit" else self.names[tool]

@@ -193,7 +193,8 @@ class RepositoryRepair:
         self.package = make_package(key)
         self._visible = self.package.visible_task()
         texts = {**self._visible.files, **self._visible.tests}
-        self.files = {path: text.splitlines() or [""] for path, text in sorted(texts.items())}
+        self._base = {path: text.splitlines() or [""] for path, text in sorted(texts.items())}
+        self.files = dict(self._base)
 
     def issue(self, style: str) -> tuple[str, str, str]:
         """Return the function, what it should give, and the report of its visible failing test."""
@@ -251,10 +252,6 @@ class RepositoryRepair:
         return None if before == target else repair(before, target, path)
 
     def _changes(self) -> dict[str, str | None]:
-        base = {**self._visible.files, **self._visible.tests}
-        texts = {path: "\n".join(lines) + "\n" for path, lines in self.files.items()}
         return {
-            path: text
-            for path, text in texts.items()
-            if text != base[path] and text.strip() + base[path].strip()
+            path: "\n".join(lines) + "\n" for path, lines in self.files.items() if lines != self._base[path]
         }
