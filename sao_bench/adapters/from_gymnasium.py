@@ -25,6 +25,7 @@ class GymnasiumText(Imported):
     name as one of its reset options is passed there.
     """
 
+    task_keys = ("seed", "options")
     maker: ClassVar[Callable[[], gymnasium.Env[Any, Any]]]
     parse: ClassVar[Callable[[str], Any] | None] = None
     render_text: ClassVar[Callable[[Any], str] | None] = None
@@ -36,7 +37,7 @@ class GymnasiumText(Imported):
     def open(self, task: dict[str, Any]) -> str:
         """Reset the original with the task's seed and options, and the channels."""
         options = {**task.get("options", {}), **self._options()}
-        observation, info = self.original.reset(seed=task["seed"], options=options or None)
+        observation, info = self.original.reset(seed=task.get("seed", self._seed), options=options or None)
         self._note(info)
         return self._text(observation)
 

@@ -25,6 +25,7 @@ class VerifiersText(Imported):
     metrics by name are `truth()["parts"]`. A task is `{"idx": k}`, drawn from the seed unless given.
     """
 
+    task_keys = ("idx", "seed")
     config: ClassVar[dict[str, Any]]
     tasks: ClassVar[int | None] = None
     timeout_s: ClassVar[float] = 600.0

@@ -60,6 +60,8 @@ class Imported(TextEnv):
     floor_score: ClassVar[Score] = 0.0
     oracle_policy: ClassVar[Callable[[Any], str] | None] = None
     solved_score: ClassVar[float] = 1.0
+    task_keys: ClassVar[tuple[str, ...] | None] = None
+    """Keys that a task may have; None where the other side decides."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,6 +100,8 @@ class Imported(TextEnv):
         """Open the episode of a task, or of the seed."""
         if task is not None and not isinstance(task, Mapping):
             raise UserError(f"{self.id}: task {task!r} is not a mapping")
+        if self.task_keys and (wrong := set(task or ()) - set(self.task_keys)):
+            raise UserError(f"{self.id}: unknown task key {min(wrong)!r}; known: {', '.join(self.task_keys)}")
         self._task = {"seed": self._seed} if task is None else dict(task)
         self._rewards, self.parts = [], {}
         self.solved = self.score = None

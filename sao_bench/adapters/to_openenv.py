@@ -174,7 +174,7 @@ class DriftEnvironment(_openenv.Environment):  # type: ignore[name-defined]
         from sao_bench import __version__
 
         about = (self._clock.environment.__doc__ or "").strip()
-        return _openenv.EnvironmentMetadata(
+        return _openenv.types.EnvironmentMetadata(
             name=self._clock.environment.id, description=about, version=__version__
         )
 

@@ -117,13 +117,12 @@ class DriftTaskset(vf.Taskset[DriftTask, DriftTasksetConfig]):  # type: ignore[n
             episode=episode,
         )
 
-    def begin(self, task: DriftTask) -> tuple[Play, DriftTask]:
-        """Begin the next rollout of a task: the next member of its group, with its own seed and noise."""
+    def next_member(self, task: DriftTask) -> Dispatch:
+        """Return the dispatch of a task's next rollout: a member of its group, with its own seed and noise."""
         group = task.data.episode["group"]
         member = self._begun[group] % self.config.group_size
         self._begun[group] += 1
-        play = self.clock.begin(self._dispatch(group, member))
-        return play, task.with_data(prompt=play.observation, episode=play.dispatch.declared())
+        return self._dispatch(group, member)
 
     def shuffle(self, seed: int = 0) -> DriftTaskset:
         """Refuse, unless nothing drifts.
@@ -161,7 +160,8 @@ class DriftEnv(vf.Env[DriftEnvConfig]):  # type: ignore[name-defined]
         Raises:
             EnvironmentFaultError: the machinery failed (verifiers may retry the episode, as for any error).
         """
-        play, task = await asyncio.to_thread(self.taskset.begin, task)
+        play = await asyncio.to_thread(self.taskset.clock.begin, self.taskset.next_member(task))
+        task = task.with_data(prompt=play.observation, episode=play.dispatch.declared())
         async with agents.agent.interaction(task) as talk:
             trace = talk.trace
             trace.info[KEY] = play.record()

@@ -130,6 +130,17 @@ def test_what_cannot_be_imported_is_one_line(arguments: tuple, said: str):
     assert "\n" not in str(caught.value)
 
 
+def test_a_task_given_back_is_the_same_episode_and_a_wrong_one_is_refused():
+    env = from_gymnasium(Echo, id="echo", max_turns=3)()
+    first, _ = env.reset(seed=4)
+    assert env.truth()["task"] == {"seed": 4}
+    assert env.reset(seed=99, options={"task": {"seed": 4}})[0] == first
+    with pytest.raises(UserError, match="unknown task key 'sed'; known: seed, options"):
+        env.reset(seed=0, options={"task": {"sed": 4}})
+    with pytest.raises(UserError, match="is not a mapping"):
+        env.reset(seed=0, options={"task": 4})
+
+
 def test_what_an_import_cannot_know_is_refused():
     cls = from_gymnasium(Echo, id="echo", max_turns=3)
     with pytest.raises(UserError, match="pass oracle_policy="):

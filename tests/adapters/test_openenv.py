@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -186,6 +187,22 @@ def test_a_wrong_reset_is_one_line(toll: Server, arguments: dict[str, Any], said
     with toll.client() as client, pytest.raises(RuntimeError) as caught:
         client.reset(**arguments)
     assert said in str(caught.value)
+
+
+def test_openenvs_own_validator_passes(toll: Server):
+    validator = Path(sys.executable).with_name("openenv")
+    result = subprocess.run([validator, "validate", "--url", toll.url], capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout
+    assert toll.get("/metadata")["name"] == "tests/Toll-v0"
+
+
+def test_a_taken_port_is_one_line():
+    from sao_bench.adapters.to_openenv import serve
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UserError, match=f"cannot listen on 127.0.0.1:{port}: Address already in use"):
+            serve(DriftClock(Toll), port=port)
 
 
 def test_schema_and_task_api(toll: Server):
