@@ -19,7 +19,7 @@ from sao_bench import plotting
 COLOURS = {"reproduced": "#009E73", "not reproduced": "#D55E00", "inconclusive": plotting.GREY}
 MARKERS = {"reproduced": "o", "not reproduced": "X", "inconclusive": "s"}
 LIMIT = 12.0
-"""Effects beyond this many smallest effects of interest are drawn at the edge, with an arrow."""
+"""Effects beyond this many smallest effects of interest are drawn at the edge, as an arrow with the number."""
 
 
 def figure(table: pd.DataFrame, sidecar: Mapping[str, Any], mark: str) -> dict[str, bytes]:
@@ -51,22 +51,22 @@ def draw(table: pd.DataFrame, mark: str) -> Canvas:
 
 def _row(axes: Any, y: float, row: Mapping[str, Any]) -> None:
     if row["effect"] is None or not np.isfinite(row["effect"]):
-        axes.text(0.15, y, "not measured", va="center", color=plotting.GREY, fontsize=7.5)
+        axes.text(1.4, y, "not measured", va="center", color=plotting.GREY, fontsize=7.5)
         return
     colour = COLOURS[row["comparison_verdict"]]
     low, point, high = (float(row[name]) / row["least"] for name in ("low", "effect", "high"))
     axes.plot(np.clip([low, high], -LIMIT, LIMIT), [y, y], color=colour, linewidth=1.6)
-    axes.plot(
-        np.clip(point, -LIMIT, LIMIT),
-        y,
-        color=colour,
-        marker=MARKERS[row["comparison_verdict"]],
-        markersize=5,
-    )
-    for end, arrow in ((low, "<"), (high, ">")):
-        if abs(end) > LIMIT:
-            axes.plot(np.sign(end) * LIMIT, y, color=colour, marker="<" if end < 0 else arrow, markersize=5)
+    beyond = abs(point) > LIMIT
+    marker = (">" if point > 0 else "<") if beyond else MARKERS[row["comparison_verdict"]]
+    place = float(np.clip(point, -LIMIT, LIMIT))
+    axes.plot(place, y, color=colour, marker=marker, markersize=5)
+    if beyond:
+        label: dict[str, Any] = {"ha": "right" if point > 0 else "left", "fontsize": 7, "color": colour}
+        axes.text(place - np.sign(point) * 0.4, y + 0.12, f"{point:.0f}", va="bottom", **label)
 
 
 def _label(row: Mapping[str, Any]) -> str:
-    return f"({row['claim']})  {row['better']} over {row['other']}: {row['metric']}"
+    sides = [str(row["better"]), str(row["other"])]
+    stage = next(side.partition("/")[0] for side in sides if "/" in side)
+    better, other = (side.removeprefix(f"{stage}/") for side in sides)
+    return f"({row['claim']})  {stage}: {better} over {other}, {row['metric']}"

@@ -47,6 +47,7 @@ def test_a_verdict_follows_from_the_interval_and_the_smallest_effect(
 
 def test_an_undefined_effect_decides_nothing() -> None:
     assert card.decide(Interval(None, None, None, 10, "1 of 10 scores are missing"), 0.02) == "inconclusive"
+    assert card.decide(Interval(0.3, 0.3, 0.3, 1), 0.02) == "inconclusive"
 
 
 @pytest.mark.parametrize(

@@ -50,8 +50,8 @@ class Judged:
 
 
 def decide(interval: Interval, least: float) -> str:
-    """Return the verdict on an effect, positive in the claimed direction."""
-    if interval.low is None or interval.high is None:
+    """Return the verdict on an effect, positive in the claimed direction; one seed has no interval to speak of."""
+    if interval.low is None or interval.high is None or interval.seeds < 2:
         return INCONCLUSIVE
     if interval.low > 0:
         return REPRODUCED

@@ -101,7 +101,7 @@ class Claim:
 STAGES: tuple[Stage, ...] = (
     Stage(
         "tool", "multi-turn tool use, no drift, S = 4", "tool_use.yaml", 64, 4, 100,
-        {"start": 30.0, "with_critic": 1.3, "without": 0.8},
+        {"start": 25.0, "with_critic": 1.55, "without": 0.95},
     ),
     Stage(
         "lag", "writing, no drift, S = 16 and kept full", "stationary", 64, 16, 150,
