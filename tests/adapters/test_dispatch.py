@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sao_bench import registry
+from sao_bench import registry, traces
 from sao_bench.adapters import require
 from sao_bench.adapters.dispatch import DriftClock
 from sao_bench.drift import load
@@ -119,6 +119,23 @@ def test_a_play_keeps_rewards_and_latencies_by_turn(clock: DriftClock):
     assert [turn["latency_s"] for turn in record["turns"]] == [0.25, 0.5, 0.75]
     assert (record["reward"], record["score"], record["solved"]) == (1.0, 1.0, False)
     assert (record["stop_reason"], record["parts"]) == ("turns", {"paid": 1.0})
+
+
+@pytest.mark.parametrize("name", ["MathTool-v0", "ToolAPI-v0", "Countdown-v0", "StyleWriting-v0"])
+def test_a_play_is_the_episode_that_we_would_play(name: str):
+    clock = DriftClock.load(f"sao_bench/{name}", seed=11)
+    for index in range(4):
+        ours = traces.play(clock.make(), derive(11, "train", index), None, traces.oracle_actor)
+        play = clock.begin(clock.at(index))
+        shown = [play.observation]
+        for action in ours.actions:
+            play.act(action)
+            shown.append(play.observation)
+        assert tuple(shown) == ours.observations
+        assert tuple(turn["reward"] for turn in play.turns) == ours.rewards
+        assert tuple(turn["latency_s"] for turn in play.turns) == ours.latencies[1:]
+        assert (play.ended, play.terminated, play.truncated) == (True, *ours.ends[-1])
+        assert play.record()["score"] == ours.score
 
 
 @pytest.mark.parametrize(
