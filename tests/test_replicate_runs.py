@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+import threading
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sao_bench import cli
+from sao_bench.records import Run
 from sao_bench.replicate import claims
 from sao_bench.replicate.claims import Arm, Claim, Comparison, Stage
 
@@ -102,3 +108,32 @@ def test_wrong_input_is_one_line(
     err = capsys.readouterr().err
     assert ended.value.code == 2 and err.count("\n") == 1 and message in err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(
+    replicate: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(claims, "STAGES", (replace(STAGE, batches=16),))
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    assert replicate("--seeds", "4", out=straight)[0] == 0
+    stopper = threading.Thread(target=interrupt_after, args=(broken, 3))
+    stopper.start()
+    status, said, _ = replicate("--seeds", "4", out=broken)
+    stopper.join()
+    assert status == 130 and "the same command goes on where it was" in said
+    done = [run.status["state"] for run in Run.find(broken)]
+    assert "interrupted" in done and (broken / "card.md").is_file()
+    status, said, _ = replicate("--seeds", "4", out=broken)
+    assert status == 0
+    for path in straight.glob("short/*/*/*s.jsonl"):
+        if path.name != "events.jsonl":
+            assert (broken / path.relative_to(straight)).read_bytes() == path.read_bytes()
+    assert (broken / "values.csv").read_bytes() == (straight / "values.csv").read_bytes()
+
+
+def interrupt_after(out: Path, updates: int) -> None:
+    """Send Ctrl-C to this process once some run below `out` has so many updates."""
+    while not any(len(path.read_text().splitlines()) >= updates for path in out.glob("**/updates.jsonl")):
+        time.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGINT)

@@ -207,7 +207,7 @@ def write_card(request: Request, console: Console) -> list[Path]:
     table = pd.DataFrame(card.rows(judged, request.indicative))
     sidecar = {
         "command": request.command, "plan": fingerprint(request), "seeds": list(request.seeds),
-        "runs": [str(request.folder(arm, seed)) for arm, mine in runs.items() for seed in mine],
+        "runs": [f"{arm}/s{seed}" for arm, mine in runs.items() for seed in mine],
     }  # fmt: skip
     files = {
         "card.md": said.encode(),
