@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 LAYERS = [
     {"_content", "errors", "types", "config", "seeding", "drift", "registry"},
-    {"adapters", "environment", "sandbox", "grading", "records", "checks", "traces"},
+    {"adapters", "environment", "sandbox", "grading", "math_data", "records", "checks", "traces"},
     {"aggregation", "algorithm", "batch", "buffer", "chat", "engines", "estimators", "evaluation", "learner",
      "losses", "models", "rollout", "sao", "tiny"},
     {"algorithm_checks", "algorithm_subject", "conformance", "conformance_ops", "executors", "launch",
