@@ -5,7 +5,9 @@ import json
 import os
 import subprocess
 import sys
+import time
 import warnings
+from pathlib import Path
 
 import pytest
 from sao_bench.environments._code_function import MAX_PARSED, FunctionRepair
@@ -19,7 +21,6 @@ from sao_bench.errors import UserError
 from sao_bench.grading.functions import FunctionGrader
 from sao_bench.sandbox import levels
 from tests.grading.hacks import HACKS
-from tests.sandbox.machine import boxes, processes
 
 KEY = TaskKey(0, "train", "operator", 1, 0)
 LISTS = next(
@@ -219,22 +220,26 @@ def test_without_any_sandbox_there_is_no_environment(monkeypatch):
 
 def test_environments_share_one_sandbox_that_ends_with_the_process():
     code = (
-        "import os, sys, time\n"
+        "import os, time\n"
         "from sao_bench.environments import _code_sandbox as shared\n"
         "from sao_bench.environments.code_repair import CodeRepair\n"
+        "from sao_bench.sandbox.processes import descendants\n"
         "envs = [CodeRepair() for _ in range(50)]\n"
         "assert not shared._started\n"
         "for env in envs[:3]:\n"
         "    env.reset(seed=0); env.step('edit 2: return 1+1+1'); env.step('run_tests')\n"
         "assert len(shared._started) == 1\n"
         "while shared.function_grader().waiting() < 2: time.sleep(0.01)\n"
-        "print('done', flush=True)\n"
+        "print(*descendants(os.getpid()), flush=True)\n"
     )
-    before = boxes()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
-    assert boxes() <= before
-    assert not [command for command in processes().values() if "_code_sandbox" in command]
+    assert (done.returncode, done.stderr) == (0, "")
+    left = [Path(f"/proc/{pid}") for pid in done.stdout.split()]
+    assert len(left) >= 2
+    end = time.monotonic() + 5
+    while any(path.exists() for path in left) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not [path for path in left if path.exists()]
 
 
 # -- repositories --------------------------------------------------------------------------------------------
