@@ -193,6 +193,40 @@ def test_failures_are_reported_in_words():
         assert f" is {told} not " in observation and reward == 0
 
 
+# -- what has to pass ----------------------------------------------------------------------------------------
+
+
+def test_each_level_of_strictness_pays_another_program():
+    """One program per level that this level pays and the next does not."""
+    key = next(
+        key
+        for key in (TaskKey(0, "train", "operator", 1, index) for index in range(99))
+        if {test.fails for test in make_task(key).tests if test.raises is None} == {True, False}
+        and any(test.raises for test in make_task(key).tests if not test.fails)
+        and not any(test.raises for test in make_task(key).tests if test.fails)
+    )
+    tests = make_task(key).tests
+    names = "ab"[: len(tests[0].args)]
+    head = f"def f({','.join(names)}):\n"
+    values = {test.args: test.expected for test in tests if test.raises is None}
+    failing = {test.args: test.expected for test in tests if test.fails and test.raises is None}
+    told = f"({','.join(names)},)"
+    programs = {
+        "visible": f"{head} return {tests[0].expected}+0+0",
+        "hidden": f"{head} return {failing}[{told}] if {told} in {failing} else 999",
+        "all": f"{head} return {values}[{told}]",
+        "exact": make_task(key).gold + "x=1",
+    }
+    levels = ("visible", "hidden", "all", "exact")
+    paid = {name: [submit(text, key, level)[0] for level in levels] for name, text in programs.items()}
+    assert paid == {
+        "visible": [1, 0, 0, 0],
+        "hidden": [1, 1, 0, 0],
+        "all": [1, 1, 1, 0],
+        "exact": [1, 1, 1, 1],
+    }
+
+
 # -- faults, and no sandbox at all ---------------------------------------------------------------------------
 
 
