@@ -85,8 +85,8 @@ GAMES = frozenset(["countdown", "puzzle24"])
 FORMULAS = frozenset(["intermediate_integration", "simple_integration"])
 """Generators whose answers are formulas: an equal formula of the same variables is right."""
 
-MAX_SCORED = 2000
-"""Characters of an answer that a scorer is asked about, above twice the reference's."""
+MAX_EXTRA = 100
+"""Characters of an answer that a scorer is asked about, above twice the reference's: theirs can be exponential."""
 
 SHORT = {
     "base_conversion": (r"convert the ([\w-]+) number (\w+) to ([\w-]+)", "{0} {1} to {2}"),
@@ -247,7 +247,7 @@ def is_right(task: Item, answer: str, loose: bool) -> bool:
     """
     if answer == task.answer or (loose and squeezed(answer) == squeezed(task.answer)):
         return True
-    if len(answer) > 2 * len(task.answer) + MAX_SCORED:
+    if len(answer) > 2 * len(task.answer) + MAX_EXTRA:
         return False
     if task.generator in FORMULAS:
         return _equal_formula(task.answer, answer)

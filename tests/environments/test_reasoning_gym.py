@@ -5,6 +5,7 @@ import random
 import statistics
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -189,6 +190,18 @@ def test_another_right_answer_is_paid():
     assert pay(task, json.dumps({k: renamed.get(v, v) for k, v in colours.items()})) == 1.0
     assert pay(task, json.dumps(dict.fromkeys(colours, 1))) == 0
     assert pay(task, json.dumps(colours | {"zxqv": "note"})) == 0
+
+
+@pytest.mark.parametrize(
+    "name", sorted({*reasoning.SEVERAL, *reasoning.GAMES, *reasoning.FORMULAS} - {"rubiks_cube"})
+)
+def test_long_and_nested_answers_cost_little(name):
+    task = one(name, 1)
+    long = ["(" * 3000, "¬" * 2000 + "P", "9*" * 1500 + "9", "[[" * 900, "{" * 2000, "x**9**9**9", "Q" * 2000]
+    long += ["(" * 40 + "1" + ")" * 40, "¬" * 90 + "P"]
+    began = time.perf_counter()
+    assert not any(reasoning.is_right(task, reply, True) for reply in long)
+    assert time.perf_counter() - began < 5
 
 
 class Scorer:
