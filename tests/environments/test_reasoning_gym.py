@@ -198,7 +198,7 @@ def test_another_right_answer_is_paid():
 def test_long_and_nested_answers_cost_little(name):
     task = one(name, 1)
     long = ["(" * 3000, "¬" * 2000 + "P", "9*" * 1500 + "9", "[[" * 900, "{" * 2000, "x**9**9**9", "Q" * 2000]
-    long += ["(" * 40 + "1" + ")" * 40, "¬" * 90 + "P"]
+    long += ["(" * 40 + "1" + ")" * 40, "¬" * 91 + "P"]
     began = time.perf_counter()
     assert not any(reasoning.is_right(task, reply, True) for reply in long)
     assert time.perf_counter() - began < 5
