@@ -63,6 +63,9 @@ ERROR_COST, WARNING_COST = 0.2, 0.1
 LOW, COUNT = 10, 90
 """Values are uniform on LOW .. LOW + COUNT - 1."""
 
+FOLLOWS, GIVES_UP, PATIENCE = 0.6, 0.35, 2
+"""The clerk of the demonstrations: how often it does what an error says, or gives up instead; calls at most."""
+
 _LETTERS = "bcdfghjklmnpqrstvwxz"
 _CALL = re.compile(r"([a-z]+)(?:\s+|(?=\())(.+)")
 _SLOTS = {"item": "(?P<item>[a-z]{1,12})", "count": "(?P<count>[0-9]{1,4})"}
@@ -147,6 +150,13 @@ class ToolAPI(TextEnv):
     id = "sao_bench/ToolAPI-v0"
     max_turns = 5
     max_reply_tokens = 32
+    tiny_config: ClassVar[Mapping[str, Any]] = {
+        "heads": 4,
+        "kv_heads": 4,
+        "head_dim": 16,
+        "intermediate_size": 128,
+        "updates": 1500,
+    }
     channels: ClassVar[tuple[Channel, ...]] = (
         channel("task.mixture", "virtual", dict.fromkeys(KINDS, 1 / 3), "what is asked for", *KINDS),
         channel("task.difficulty", "virtual", 3, "letters of an item's code", 2, 8),
@@ -276,15 +286,18 @@ class ToolAPI(TextEnv):
     def demonstration(cls, rng: np.random.Generator) -> list[Message]:
         """Return the conversation of a clerk who has seen every version and guesses which is today's."""
         concept: dict[str, Value] = {
-            "task.difficulty": int(pick_of(rng, {"2": 0.2, "3": 0.6, "4": 0.2})),
-            "tool.deprecation": pick_of(rng, {"reject": 0.55, "ignore": 0.15, "coerce": 0.15, "warn": 0.15}),
+            "task.difficulty": int(pick_of(rng, {"2": 0.3, "3": 0.7})),
+            "tool.deprecation": pick_of(rng, {"reject": 0.7, "ignore": 0.1, "coerce": 0.1, "warn": 0.1}),
             "tool.docs": pick_of(rng, {"none": 0.25, "error": 0.65, "prompt": 0.1}),
-            "obs.template": pick_of(rng, {"terse": 0.6, "polite": 0.2, "ticket": 0.2}),
+            "obs.template": pick_of(rng, {"terse": 0.7, "polite": 0.15, "ticket": 0.15}),
         }
         for tool in KINDS:
             concept[f"tool.{tool}.name"] = any_of(rng, NAMES[tool])
             concept[f"tool.{tool}.signature"] = any_of(rng, tuple(FORMS[tool]))
-            concept[f"tool.{tool}.result_format"] = any_of(rng, tuple(SHAPES[tool]))
+            shapes = [name for name in SHAPES[tool] if name != "bare"]
+            concept[f"tool.{tool}.result_format"] = (
+                "bare" if rng.random() < 0.5 else any_of(rng, tuple(shapes))
+            )
         env = cls()
         observation, _ = env.reset(seed=int(rng.integers(2**62)), options={"concept": concept})
         clerk, said, done = _Clerk(env, rng), [], False
@@ -349,20 +362,21 @@ class _Clerk:
         self.name, self.signature = self._guess_name(), self._guess_signature()
 
     def action(self, observation: str) -> str:
-        """Return the next line: results are read (cents not always converted), usages mostly followed."""
+        """Return the next line: results are read (cents not always converted), usages at times followed."""
         env, rng, values = self.env, self.rng, self.env.concept.values
         if env._known:
             cents = values[f"tool.{self.kind}.result_format"] == "cents" and rng.random() < 0.4
             return f"answer {env._task['value']}{'00' if cents else ''}"
-        if usage(self.kind, values) in observation and rng.random() < 0.75:
+        if env.turn and (env.turn == PATIENCE or rng.random() < GIVES_UP):
+            return "answer none"
+        if usage(self.kind, values) in observation and rng.random() < FOLLOWS:
             self.name = str(values[f"tool.{self.kind}.name"])
             self.signature = str(values[f"tool.{self.kind}.signature"])
         elif observation.startswith((ERRORS["name"], "ok")):
             self.name = self._guess_name()
         elif observation.startswith(ERRORS["call"]):
             self.signature = self._guess_signature()
-        call = call_of(env._task, self.name, self.signature)
-        return call.replace(env._task["item"], env._task["item"][:-1]) if rng.random() < 0.05 else call
+        return call_of(env._task, self.name, self.signature)
 
     def _guess_name(self) -> str:
         return any_of(self.rng, NAMES[self.kind])

@@ -4,7 +4,7 @@ import statistics
 
 import numpy as np
 import pytest
-from sao_bench.environments.tool_api import FORMS, KINDS, NAMES, SHAPES, ToolAPI
+from sao_bench.environments.tool_api import FORMS, GIVES_UP, KINDS, NAMES, SHAPES, ToolAPI
 
 from sao_bench.checks import check_drift_env
 from sao_bench.environments import tool_api as ta
@@ -295,16 +295,20 @@ def test_the_long_instruction_names_every_version():
         ToolAPI(template="long")
 
 
-def test_demonstrations_show_every_version():
+def test_demonstrations_show_every_version_and_end_in_an_answer():
     rng = np.random.default_rng(0)
-    firsts, answered = dict.fromkeys((name for tool in KINDS for name in NAMES[tool]), 0), 0
+    firsts, answered, made_up = dict.fromkeys((name for tool in KINDS for name in NAMES[tool]), 0), 0, []
     for _ in range(1200):
         lines = [message["content"] for message in ToolAPI.demonstration(rng)]
-        assert len(lines) <= 10 and max(map(len, lines)) <= 60
+        assert len(lines) <= 8 and max(map(len, lines)) <= 60
+        if lines[2:] and lines[2].startswith(("no tool", "bad call")):
+            made_up.append(lines[3].startswith("answer"))
         if not lines[0].startswith("["):
             firsts[lines[1].split()[0]] += 1
         answered += lines[-1].startswith("answer")
     total = sum(firsts.values())
     for count in firsts.values():
         assert count / total == pytest.approx(1 / 9, abs=0.045)
-    assert 0.6 < answered / 1200 < 0.97
+    assert answered == 1200
+    # An error is met by a made-up number about as often as the text says.
+    assert np.mean(made_up) == pytest.approx(GIVES_UP, abs=0.06)
