@@ -9,12 +9,24 @@ from safetensors.torch import load_file
 from sao_bench.environments.style_writing import EASY, HABITS, STYLES, USERS, StyleWriting
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from sao_bench import tiny
+from sao_bench import registry, tiny
 from sao_bench.chat import ChatFormat
+from sao_bench.engines.torch import TorchEngine
 from sao_bench.errors import UserError
+from sao_bench.evaluation import evaluate
+from sao_bench.rollout import Rollout
+from tests.helpers import small_run
 
 SHIPPED = tiny.Path(tiny.__file__).parent / "checkpoints" / "style_writing"
 SMALL = {"hidden_size": 16, "intermediate_size": 32, "head_dim": 8, "heads": 2, "kv_heads": 1, "heldout": 64}
+
+
+LIFTS = {
+    "countdown": ("countdown_rules", 12_800),
+    "math_tool": ("tool_rename", 6_400),
+    "tool_api": ("shop_update", 6_400),
+}
+"""Checkpoint -> a schedule that holds the default concept, and the episode by which it has been learnt."""
 
 
 class Short(StyleWriting):
@@ -154,32 +166,78 @@ def test_a_checkpoint_is_built_once_and_rebuilt_when_the_demonstrations_change(t
     assert tiny.checkpoint(Changed) != folder
 
 
-# -- the shipped checkpoint ----------------------------------------------------------------------------
+# -- the shipped checkpoints ---------------------------------------------------------------------------
+
+CHECKPOINTS = tiny.Path(tiny.__file__).parent / "checkpoints"
+RECORDS = {path.parent.name: json.loads(path.read_text()) for path in CHECKPOINTS.glob("*/build.json")}
+every_checkpoint = pytest.mark.parametrize("name", sorted(RECORDS))
 
 
-def test_shipped_checkpoint_belongs_to_the_environment_as_it_is():
-    record = json.loads((SHIPPED / "build.json").read_text())
-    assert tiny.checkpoint(StyleWriting) == SHIPPED
-    assert record["fingerprint"] == tiny.fingerprint(StyleWriting)
-    assert record["parameters"] < 200_000
-    assert sum(file.stat().st_size for file in SHIPPED.iterdir()) < 1_000_000
-    assert {file.name for file in SHIPPED.iterdir()} >= {"model.safetensors", "tokenizer.json", "config.json"}
-    model = AutoModelForCausalLM.from_pretrained(SHIPPED)
+def solved(env_class, folder, count=512):
+    """Play the model of a folder under the default concept; returns the share that is solved."""
+    chat, model = ChatFormat.load(folder), AutoModelForCausalLM.from_pretrained(folder).eval()
+    rollout = Rollout(env_class, chat, 0, env_class.max_reply_tokens, 1024, stream="start")
+    with tiny.one_thread():
+        found = evaluate(
+            TorchEngine(model, chat.stop_ids), rollout, env_class.default_concept(), range(count)
+        )
+    return np.mean([trajectory.solved for trajectory in found])
+
+
+def test_four_environments_have_a_shipped_model():
+    assert set(RECORDS) >= {"countdown", "math_tool", "style_writing", "tool_api"}
+
+
+@every_checkpoint
+def test_shipped_checkpoint_belongs_to_the_environment_as_it_is(name):
+    folder, record = CHECKPOINTS / name, RECORDS[name]
+    env_class = registry.environment(record["env"])
+    assert tiny.checkpoint(env_class) == folder
+    assert record["fingerprint"] == tiny.fingerprint(env_class)
+    assert record["parameters"] < 1_000_000
+    assert sum(file.stat().st_size for file in folder.iterdir()) < 4_000_000
+    assert {file.name for file in folder.iterdir()} >= {"model.safetensors", "tokenizer.json", "config.json"}
+    model = AutoModelForCausalLM.from_pretrained(folder)
     assert model.config.model_type == "qwen3"
     assert {weight.dtype for weight in model.state_dict().values()} == {torch.float32}
     assert sum(p.numel() for p in model.parameters()) == record["parameters"]
 
 
-def test_shipped_checkpoint_has_the_recorded_heldout_loss():
-    record = json.loads((SHIPPED / "build.json").read_text())
-    assert tiny.heldout_loss(StyleWriting, SHIPPED) == pytest.approx(record["heldout_loss"], rel=1e-4)
+@every_checkpoint
+def test_shipped_checkpoint_has_the_recorded_heldout_loss(name):
+    record = RECORDS[name]
+    found = tiny.heldout_loss(registry.environment(record["env"]), CHECKPOINTS / name)
+    assert found == pytest.approx(record["heldout_loss"], rel=1e-4)
 
 
 @pytest.mark.slow
-def test_a_full_rebuild_reaches_the_recorded_heldout_loss(tmp_path):
-    record = json.loads((SHIPPED / "build.json").read_text())
-    rebuilt = tiny.build(StyleWriting, tmp_path / "again", seed=record["seed"])
+@every_checkpoint
+def test_a_full_rebuild_reaches_the_recorded_heldout_loss(name, tmp_path):
+    record = RECORDS[name]
+    rebuilt = tiny.build(registry.environment(record["env"]), tmp_path / "again", seed=record["seed"])
     assert rebuilt["heldout_loss"] == pytest.approx(record["heldout_loss"], rel=0.02)
+
+
+@pytest.mark.parametrize("name", sorted(LIFTS))
+def test_the_start_is_neither_hopeless_nor_done(name):
+    assert 0.05 < solved(registry.environment(RECORDS[name]["env"]), CHECKPOINTS / name) < 0.60
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(LIFTS))
+def test_learning_lifts_the_start_by_20_points_over_three_seeds(name, tmp_path):
+    """Share solved under the default concept, before and in the last 1,280 of its episodes."""
+    schedule, until = LIFTS[name]
+    env_class = registry.environment(RECORDS[name]["env"])
+    default, after = env_class.default_concept().hash, []
+    for seed in range(3):
+        run = small_run(registry.schedules()[schedule], tmp_path / str(seed), seed=seed, until=until)
+        episodes = [row for row in run.lines("episodes") if row["concept"] == default]
+        after.append(np.mean([row["solved"] for row in episodes[-1280:]]))
+    assert np.mean(after) - solved(env_class, CHECKPOINTS / name) > 0.20
+
+
+# -- what the writer of StyleWriting can do --------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
