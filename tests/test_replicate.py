@@ -74,6 +74,8 @@ def test_scores_are_means_of_normalised_episodes(tmp_path: Path) -> None:
     assert METRICS["score"].measure(one) == pytest.approx(0.55)
     assert METRICS["late_score"].measure(one) == pytest.approx(1.0)
     assert METRICS["collapsed"].measure(one) == 0
+    one.updates[0]["kind"] = "critic"
+    assert METRICS["critic_only"].measure(one) == 0.25
 
 
 def test_retained_is_the_last_moving_mean_over_the_best(tmp_path: Path) -> None:
@@ -161,11 +163,27 @@ def test_the_other_way_is_said_with_what_was_measured(tmp_path: Path) -> None:
     assert "tool/sao: mean normalised score of the last quarter of the episodes 0.915" in judged.why
 
 
+def test_an_effect_below_the_smallest_of_interest_is_reproduced_and_says_so(tmp_path: Path) -> None:
+    runs = runs_of(tmp_path, {0: 0.51, 1: 0.512}, {0: 0.5, 1: 0.5})
+    judged = [card.judge(claim(Comparison(X, Y, "score", 0.02)), runs, [0, 1])]
+    assert "; reproduced, though smaller than that" in card.text(judged, "Card", [], indicative=False)
+
+
+def test_what_was_lost_early_shows_at_the_end(tmp_path: Path) -> None:
+    runs = {
+        arm: {s: loaded(tmp_path, algorithm=arm.algorithm, seed=s, curve=curve) for s in (0, 1)}
+        for arm, curve in ((X, [0.0, 0.5, 0.9, 0.9]), (Y, [0.8] * 4))
+    }
+    judged = card.judge(claim(Comparison(X, Y, "score", 0.02)), runs, [0, 1])
+    assert judged.verdict == "not reproduced"
+    assert "Over the last quarter of the episodes tool/sao is +0.1 against tool/grpo_dis." in judged.why
+
+
 def test_a_seed_without_a_run_keeps_the_claim_open(tmp_path: Path) -> None:
     runs = runs_of(tmp_path, {0: 0.5, 1: 0.6, 2: 0.7}, {0: 0.1, 1: 0.1})
     judged = card.judge(claim(Comparison(X, Y, "score", 0.02)), runs, [0, 1, 2])
     assert judged.findings[0].effect.point == pytest.approx(0.45)
-    assert judged.verdict == "inconclusive" and "1 seeds have no finished run of both arms." in judged.why
+    assert judged.verdict == "inconclusive" and "Seeds without a finished run of both arms: 1." in judged.why
     nothing = card.judge(claim(Comparison(X, Y, "score", 0.02)), {}, [0, 1])
     assert nothing.verdict == "inconclusive" and nothing.findings[0].effect.point is None
 

@@ -98,7 +98,7 @@ def _find(comparison: Comparison, runs: Runs, seeds: Sequence[int]) -> Finding:
 
 
 def _why(claim: Claim, findings: Sequence[Finding], runs: Runs) -> str:
-    said = [text for finding in findings for text in _readings(finding)]
+    said = [text for finding in findings for text in (*_readings(finding), *_late(finding, runs))]
     facts = [text for arm in claim.arms if (text := _facts(arm, claim.facts, runs))]
     return " ".join([*dict.fromkeys(said), *(["Measured: " + "; ".join(facts) + "."] if facts else [])])
 
@@ -109,7 +109,7 @@ def _readings(finding: Finding) -> list[str]:
     if finding.verdict == REPRODUCED:
         return []
     if finding.missing:
-        return [f"{finding.missing} seeds have no finished run of both arms."]
+        return [f"Seeds without a finished run of both arms: {finding.missing}."]
     if effect.low is None or effect.high is None or effect.point is None:
         return [f"{METRICS[finding.comparison.metric].about} is undefined: {effect.reason}."]
     said = []
@@ -133,6 +133,22 @@ def _readings(finding: Finding) -> list[str]:
     if finding.comparison.metric == "retained" and finding.other is not None and finding.other > 0.9:
         said.append("The arm that is claimed to collapse ended within a tenth of its best.")
     return said
+
+
+def _late(finding: Finding, runs: Runs) -> list[str]:
+    """Return how a difference of scores over all episodes stands at their end, where it does not hold."""
+    comparison = finding.comparison
+    if comparison.metric != "score" or finding.verdict == REPRODUCED or not finding.seeds:
+        return []
+    better, other = (
+        measured(side, "late_score", runs, finding.seeds) for side in (comparison.better, comparison.other)
+    )
+    difference = iqm(np.subtract(better, other))
+    if difference is None:
+        return []
+    return [
+        f"Over the last quarter of the episodes {comparison.better} is {difference:+.3g} against {comparison.other}."
+    ]
 
 
 def _facts(arm: Arm, names: Sequence[str], runs: Runs) -> str:
@@ -190,8 +206,9 @@ def _line(finding: Finding) -> str:
     count = f"{len(finding.seeds)} seed{'s' * (len(finding.seeds) != 1)}"
     if effect.point is None:
         return f"{about}: undefined ({effect.reason}; {count}); {finding.verdict}"
+    small = effect.high is not None and effect.high < comparison.least and finding.verdict == REPRODUCED
     return (
         f"{about}: effect {effect.point:+.3g}, {CONFIDENCE:.0%} interval [{effect.low:+.3g}, {effect.high:+.3g}] "
         f"({finding.better:.3g} against {finding.other:.3g}, {count}, smallest effect of interest "
-        f"{comparison.least:g}); {finding.verdict}"
+        f"{comparison.least:g}); {finding.verdict}{', though smaller than that' if small else ''}"
     )

@@ -180,12 +180,12 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "b", "SAO is at least as good as GRPO with DIS at equal samples.",
         (Comparison(_tool("sao"), _tool("grpo_dis"), "score", SCORE),),
-        ("late_score", "explained_variance", "masked"),
+        ("late_score", "explained_variance", "masked", "critic_only"),
     ),
     Claim(
         "c", "Two critic updates per policy update (K = 2) are better than one.",
         (Comparison(_tool("sao"), _tool("sao_k1"), "score", SCORE),),
-        ("late_score", "explained_variance"),
+        ("late_score", "explained_variance", "critic_only"),
     ),
     Claim(
         "d", "A critic with frozen attention is better than one that trains all its parameters, and has the "
@@ -194,12 +194,12 @@ CLAIMS: tuple[Claim, ...] = (
             Comparison(_tool("sao"), _tool("sao_full_critic"), "score", SCORE),
             Comparison(_tool("sao_full_critic"), _tool("sao"), "log_critic_norm", LOG_NORM),
         ),
-        ("late_score", "explained_variance"),
+        ("late_score", "explained_variance", "critic_only"),
     ),
     Claim(
         "e", "A critic is better than a running mean of rewards.",
         (Comparison(_tool("sao"), _tool("running_mean"), "score", SCORE),),
-        ("late_score", "explained_variance"),
+        ("late_score", "explained_variance", "critic_only"),
     ),
     Claim(
         "f", "Token-level GAE that skips observations is better than step averages and than last-token step values.",
@@ -207,7 +207,7 @@ CLAIMS: tuple[Claim, ...] = (
             Comparison(_tool("sao"), _tool("sao_step_average"), "score", SCORE),
             Comparison(_tool("sao"), _tool("sao_last_token"), "score", SCORE),
         ),
-        ("late_score", "explained_variance"),
+        ("late_score", "explained_variance", "critic_only"),
     ),
     Claim(
         "g", "After a switch of the preference SAO recovers faster than the running mean.",

@@ -39,7 +39,7 @@ def _mean(values: Any) -> float | None:
 
 
 def _policy(run: RunData, name: str) -> list[float | None]:
-    """Return a metric of every policy update (of a few runs' worth, None where it was undefined)."""
+    """Return a metric of every policy update (None where it was undefined)."""
     return [update["metrics"].get(name) for update in run.updates if update["kind"] == "policy"]
 
 
@@ -101,6 +101,11 @@ def _collapsed(run: RunData) -> float | None:
     return None if found is None else float(found)
 
 
+def _critic_only(run: RunData) -> float | None:
+    alone = [sum(u["staleness"]["hist"].values()) for u in run.updates if u["kind"] == "critic"]
+    return sum(alone) / run.episodes if run.episodes else None
+
+
 def _average(name: str) -> Measure:
     return lambda run: _mean(_policy(run, name))
 
@@ -117,6 +122,7 @@ METRICS: Mapping[str, Metric] = {
     "masked": Metric("mean share of masked tokens", _average("mask_ratio")),
     "clipped": Metric("mean share of clipped tokens", _average("clip_fraction")),
     "value_loss": Metric("mean value loss", _average("value_loss")),
+    "critic_only": Metric("share of the episodes that trained only the critic", _critic_only),
     "staleness": Metric("mean staleness in versions", lambda run: run_outcome(run).staleness_mean),
 }
 """By name."""
