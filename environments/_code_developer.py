@@ -30,7 +30,7 @@ RIGHT = 0.5
 HARD_CODED = 0.05
 """Probability that it writes the visible answer into the program."""
 
-FOLLOWS = 0.75
+FOLLOWS = 0.8
 """Probability that a usage that was told is followed."""
 
 AGAIN = 0.6
@@ -43,7 +43,7 @@ def converse(env: CodeRepair, rng: np.random.Generator) -> list[Message]:
         "task.difficulty": int(pick_of(rng, {"1": 0.85, "2": 0.15})),
         "tool.edit.signature": any_of(rng, tuple(SIGNATURES)),
         "tool.run_tests.result_format": pick_of(rng, {"terse": 0.55, **dict.fromkeys(REPORTS[1:], 0.15)}),
-        "tool.docs": pick_of(rng, {"none": 0.2, "error": 0.7, "prompt": 0.1}),
+        "tool.docs": pick_of(rng, {"none": 0.1, "error": 0.8, "prompt": 0.1}),
         "obs.template": pick_of(rng, {"terse": 0.6, "words": 0.2, "ticket": 0.2}),
         "obs.listing": pick_of(rng, {"prompt": 0.9, "view": 0.1}),
     }
