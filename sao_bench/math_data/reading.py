@@ -6,7 +6,8 @@ import csv
 import json
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,10 @@ _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 csv.field_size_limit(10_000_000)
 
 
-def raw_rows(source: str | Path, which: MathSet) -> list[dict[str, Any]]:
+def raw_rows(source: str | Path, which: MathSet) -> Iterable[dict[str, Any]]:
     """Return the rows of a file, a folder of files, or a hub id (`hub` is the set's own), as they are.
+
+    Parquet is read in batches, since DAPO's file has each row a hundred times; its errors come while iterating.
 
     Raises:
         UserError: it does not exist, cannot be read, or is not a table of rows.
@@ -33,7 +36,7 @@ def raw_rows(source: str | Path, which: MathSet) -> list[dict[str, Any]]:
         files = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES)
         if not files:
             raise UserError(f"{which.name}: {path} has no file of: {', '.join(SUFFIXES)}")
-        return [row for file in files for row in _file(file)]
+        return chain.from_iterable(map(_file, files))
     if path.is_file():
         return _file(path)
     name = which.hub if str(source) == "hub" else str(source)
@@ -44,7 +47,7 @@ def raw_rows(source: str | Path, which: MathSet) -> list[dict[str, Any]]:
     return _hub(name, which)
 
 
-def _file(path: Path) -> list[dict[str, Any]]:
+def _file(path: Path) -> Iterable[dict[str, Any]]:
     if path.suffix not in SUFFIXES:
         raise UserError(f"{path}: not a file of: {', '.join(SUFFIXES)}")
     try:
@@ -93,19 +96,21 @@ def _csv(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _parquet(path: Path) -> list[dict[str, Any]]:
+def _parquet(path: Path) -> Iterator[dict[str, Any]]:
     try:
         import pyarrow
         from pyarrow import parquet
     except ImportError as error:
         raise UserError(f"{path}: parquet needs pyarrow: pip install 'sao-bench[datasets]'") from error
     try:
-        return parquet.read_table(path).to_pylist()
-    except pyarrow.ArrowException as error:
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches():
+                yield from batch.to_pylist()
+    except (OSError, pyarrow.ArrowException) as error:
         raise UserError(f"{path}: not a parquet file: {_first_line(error)}") from error
 
 
-def _hub(name: str, which: MathSet) -> list[dict[str, Any]]:
+def _hub(name: str, which: MathSet) -> Iterator[dict[str, Any]]:
     try:
         import datasets
     except ImportError as error:
@@ -120,7 +125,7 @@ def _hub(name: str, which: MathSet) -> list[dict[str, Any]]:
     except Exception as error:
         # Whatever a download can raise (network, authorisation, format) is one line to the user.
         raise UserError(f"{which.name}: cannot load {name!r} from the hub: {_first_line(error)}") from error
-    return [dict(row) for row in found]
+    return map(dict, found)
 
 
 def _first_line(error: Exception) -> str:

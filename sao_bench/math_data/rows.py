@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def load(name: str, sources: str | Path | Iterable[str | Path]) -> Rows:
     """
     which = math_set(name)
     given = [sources] if isinstance(sources, str | Path) else list(sources)
-    found = take(name, [row for source in given for row in raw_rows(source, which)])
+    found = take(name, chain.from_iterable(raw_rows(source, which) for source in given))
     if not found.rows:
         first = f"; row {found.damaged[0].number}: {found.damaged[0].reason}" if found.damaged else ""
         raise UserError(f"{', '.join(map(str, given))}: no usable row of {name} ({found.read} read{first})")
