@@ -16,7 +16,18 @@ from sao_bench.sandbox import docker, image, levels, supervisor
 from sao_bench.sandbox.limits import LevelName, SandboxFaultError
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-EXTRAS = {"math": ("math_verify", "sympy"), "docker": ("docker",), "dev": ("pytest", "ruff", "mypy", "build")}
+EXTRAS = {
+    "math": ("math_verify", "sympy"),
+    "docker": ("docker",),
+    "reasoning": ("reasoning_gym",),
+    "datasets": ("datasets",),
+    "verifiers": ("verifiers",),
+    "openenv": ("openenv",),
+    "judges": ("trl",),
+    "dev": ("pytest", "ruff", "mypy", "build"),
+}
+"""What each extra of the package brings, by the module that is imported."""
+
 HOW = {
     "docker": f"start a Docker engine (apt-get install docker.io) and run doctor --build-image, or: {image.BY_HAND}",
     "bwrap": "apt-get install bubblewrap (0.8 or newer)",

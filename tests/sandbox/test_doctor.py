@@ -2,6 +2,8 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -78,3 +80,8 @@ def test_a_machine_without_any_tool_is_reported_and_not_a_crash():
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("code environments: ")
     assert "bwrap" not in done.stdout
+
+
+def test_doctor_knows_every_extra():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert checkup.EXTRAS.keys() == project["optional-dependencies"].keys()
