@@ -116,15 +116,15 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(
 ) -> None:
     monkeypatch.setattr(claims, "STAGES", (replace(STAGE, batches=16),))
     straight, broken = tmp_path / "straight", tmp_path / "broken"
-    assert replicate("--seeds", "4", out=straight)[0] == 0
+    assert replicate("--seeds", "1", out=straight)[0] == 0
     stopper = threading.Thread(target=interrupt_after, args=(broken, 3))
     stopper.start()
-    status, said, _ = replicate("--seeds", "4", out=broken)
+    status, said, _ = replicate("--seeds", "1", out=broken)
     stopper.join()
     assert status == 130 and "the same command goes on where it was" in said
     done = [run.status["state"] for run in Run.find(broken)]
     assert "interrupted" in done and (broken / "card.md").is_file()
-    status, said, _ = replicate("--seeds", "4", out=broken)
+    status, said, _ = replicate("--seeds", "1", out=broken)
     assert status == 0
     for path in straight.glob("short/*/*/*s.jsonl"):
         if path.name != "events.jsonl":

@@ -25,7 +25,8 @@ def replicate(
     ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs side by side. Default: one per core.")] = None,
     seeds: Annotated[
-        str | None, typer.Option(help="Comma list, in place of the judging seeds (100 to 109).")
+        str | None,
+        typer.Option(help="A count or a comma list as in `run`, in place of the judging seeds (100 to 109)."),
     ] = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Print the plan and its projected cost; run nothing.")
