@@ -30,16 +30,16 @@ class SingleTurn(TextEnv):
     def begin(self, task: Any) -> str:
         """Draw noise and latency, then ask."""
         values = self.concept.values
-        noise, coin, pick = self.rng.random(3).tolist()
+        noise, coin, draw = self.rng.random(3).tolist()
         tail = math.exp(cast(float, values["latency.tail"]) * self.rng.standard_normal())
         self._latency_s = cast(float, values["latency.reply"]) * tail
         self._coin = float(coin < 0.5) if noise < cast(float, values["reward.noise"]) else None
         self._parts: dict[str, int] = {}
-        return self.ask(task, pick)
+        return self.ask(task, draw)
 
     @abstractmethod
-    def ask(self, task: Any, pick: float) -> str:
-        """Take or draw the task (`pick` in [0, 1) is drawn for the choice of its kind); return the prompt."""
+    def ask(self, task: Any, share: float) -> str:
+        """Take or draw the task (`share` in [0, 1) is drawn for the choice of its kind); return the prompt."""
 
     @abstractmethod
     def verdict(self, action: str) -> dict[str, int]:

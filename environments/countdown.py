@@ -6,7 +6,6 @@ An answer is one expression, graded exactly: nothing but the numbers that were g
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -18,8 +17,9 @@ from typing import Any, ClassVar, Literal, cast
 import numpy as np
 from sao_bench.environments._arithmetic import ExpressionError
 from sao_bench.environments._draws import channel, pick, pick_of
+from sao_bench.environments._single_turn import VERDICT_CHANNELS, SingleTurn
 
-from sao_bench.environment import Message, TextEnv, value_of
+from sao_bench.environment import Message, value_of
 from sao_bench.environments import _arithmetic as arithmetic
 from sao_bench.errors import UserError
 from sao_bench.types import Channel, Value
@@ -61,7 +61,7 @@ def judge(reply: str, numbers: Numbers, target: int, strictness: str, operators:
     }
 
 
-class Countdown(TextEnv):
+class Countdown(SingleTurn):
     """Write an expression of the given numbers that has the target's value; the rules drift.
 
     Observation: numbers in ascending order and the target, `3 7 9 -> 36`. With `template="chat"` the task comes
@@ -81,7 +81,6 @@ class Countdown(TextEnv):
     """
 
     id = "sao_bench/Countdown-v0"
-    max_turns = 1
     max_reply_tokens = 32
     # The targets have to be known, and there are thousands: more conversations per update than elsewhere.
     tiny_config: ClassVar[Mapping[str, Any]] = {
@@ -102,9 +101,7 @@ class Countdown(TextEnv):
             "verifier.strictness", "real", "all", "how many of the numbers have to be used", "all", "any"
         ),
         channel("verifier.operators", "real", "all", "which operators are allowed", *OPERATORS),
-        channel("reward.noise", "real", 0.0, "probability that a fair coin is paid instead", 0.0, 1.0),
-        channel("latency.reply", "virtual", 0.5, "median seconds until the verifier answers", 0.0, 60.0),
-        channel("latency.tail", "virtual", 0.5, "sigma of the log-normal latency", 0.0, 3.0),
+        *VERDICT_CHANNELS,
     )
 
     def __init__(self, template: Literal["short", "chat"] = "short") -> None:
@@ -115,44 +112,31 @@ class Countdown(TextEnv):
         self._numbers: Numbers = ()
         self._target = 0
 
-    def begin(self, task: Any) -> str:
-        """Draw noise, latency and task (noise and latency are the same under every concept)."""
+    def ask(self, task: Any, share: float) -> str:
+        """Draw numbers and target, or take them; the rules of today hold for the episode."""
         values = self.concept.values
-        noise, coin, kind = self.rng.random(3).tolist()
-        tail = math.exp(cast(float, values["latency.tail"]) * self.rng.standard_normal())
-        self._latency_s = cast(float, values["latency.reply"]) * tail
-        self._coin = float(coin < 0.5) if noise < cast(float, values["reward.noise"]) else None
         self._rules = {
             "strictness": str(values["verifier.strictness"]),
             "operators": OPERATORS[str(values["verifier.operators"])],
         }
-        self._parts: dict[str, int] = {}
         if task is None:
             size, largest = (int(cast(int, values[f"task.{name}"])) for name in ("difficulty", "range"))
-            allowed = _allowed(pick(values["task.mixture"], tuple(KINDS), kind), self._rules["operators"])
-            self._numbers, self._target = _draw(self.rng, size, largest, allowed)
+            kind = pick(values["task.mixture"], tuple(KINDS), share)
+            self._numbers, self._target = _draw(
+                self.rng, size, largest, _allowed(kind, self._rules["operators"])
+            )
         else:
             self._numbers, self._target = _valid_task(task, self._rules["operators"])
         text = TEMPLATES[str(values["obs.template"])].format(" ".join(map(str, self._numbers)), self._target)
         return text if self.template == "short" else f"{INSTRUCTION}\n\n{text}"
 
-    def respond(self, action: str) -> tuple[str, float, bool, bool]:
-        """Judge the expression and end the episode."""
-        self.latency_s = self._latency_s
-        self._parts = judge(action.strip(" "), self._numbers, self._target, **self._rules)
-        return "", self._score() if self._coin is None else self._coin, True, False
-
-    def _score(self) -> float:
-        return float(bool(self._parts) and all(self._parts.values()))
+    def verdict(self, action: str) -> dict[str, int]:
+        """Judge the expression."""
+        return judge(action.strip(" "), self._numbers, self._target, **self._rules)
 
     def truth(self) -> dict[str, Any]:
         """Return score, solved, task and the parts of the judgement."""
-        return {
-            "score": self._score(),
-            "solved": bool(self._score()),
-            "task": {"numbers": list(self._numbers), "target": self._target},
-            "parts": dict(self._parts),
-        }
+        return self._truth({"numbers": list(self._numbers), "target": self._target})
 
     def oracle_action(self) -> str:
         """Return an expression that is paid, with the fewest numbers that may be used."""

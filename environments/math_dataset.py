@@ -140,11 +140,11 @@ class MathDataset(SingleTurn):
         sources = {name: [given] if isinstance(given, str | Path) else given for name, given in sets.items()}
         return _subclass(tuple((name, tuple(map(str, given))) for name, given in sources.items()))
 
-    def ask(self, task: Any, pick_draw: float) -> str:
+    def ask(self, task: Any, share: float) -> str:
         """Draw a set by its share and one of its rows, or take the given one."""
         values, loaded = self.concept.values, self.rows()
         if task is None:
-            rows = loaded[pick(values["task.mixture"], tuple(loaded), pick_draw)].rows
+            rows = loaded[pick(values["task.mixture"], tuple(loaded), share)].rows
             self._row = rows[int(self.rng.integers(len(rows)))]
         else:
             self._row = _valid_row(self, task)

@@ -110,11 +110,11 @@ class ReasoningGym(SingleTurn):
         """
         return _subclass(tuple(names))
 
-    def ask(self, task: Any, pick_draw: float) -> str:
+    def ask(self, task: Any, share: float) -> str:
         """Draw an item of the mixture at the level, or take the given one."""
         values = self.concept.values
         if task is None:
-            name = pick(values["task.mixture"], self.generators, pick_draw)
+            name = pick(values["task.mixture"], self.generators, share)
             self._item = draw(name, int(cast(int, values["task.level"])), self.rng)
         else:
             self._item = _valid_item(self, task)
