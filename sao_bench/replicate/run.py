@@ -66,10 +66,7 @@ def describe(request: Request, processes: int) -> str:
     arms, total = claims.arms(), 0.0
     lines = []
     for stage in request.stages.values():
-        lines.append(
-            f"{stage.id}: {stage.about}; {stage.batches} batches of {stage.batch_size}"
-            + (f"; {' '.join(stage.settings)}" if stage.settings else "")
-        )
+        lines.append(_stage_line(stage))
         for arm in (arm for arm in arms if arm.stage == stage.id):
             total += request.cost(arm) * len(request.seeds)
             used = ", ".join(claim.id for claim in claims.CLAIMS if arm in claim.arms)
@@ -79,6 +76,11 @@ def describe(request: Request, processes: int) -> str:
         f"projected: {total:,.0f} process-seconds, {total / processes / 60:.0f} minutes in {processes} processes"
     )
     return "\n".join(lines)
+
+
+def _stage_line(stage: Stage) -> str:
+    settings = f"; {' '.join(stage.settings)}" if stage.settings else ""
+    return f"{stage.id}: {stage.about}; {stage.batches} batches of {stage.batch_size}{settings}"
 
 
 def fingerprint(request: Request) -> dict[str, Any]:
@@ -233,6 +235,7 @@ def _head(request: Request, runs: dict[Arm, dict[int, RunData]]) -> list[str]:
         "",
         f"Runs finished: {done} of {len(arms) * len(request.seeds)}. Seeds: {', '.join(map(str, request.seeds))}.",
     ]
+    lines += ["", *(f"- {_stage_line(stage)}" for stage in request.stages.values())]
     if request.indicative:
         lines += [
             "",
