@@ -20,6 +20,7 @@ from torch import Tensor
 
 from sao_bench.conformance_ops import OPS
 from sao_bench.errors import UserError, did_you_mean
+from sao_bench.files import read_text
 
 SCHEMA = "sao-bench-conformance/1"
 VECTORS = Path(__file__).with_name("conformance_vectors.json")
@@ -39,10 +40,9 @@ def load(path: Path) -> list[dict[str, Any]]:
     Raises:
         UserError: it cannot be read, is not JSON, has another schema, or a case is malformed.
     """
+    text = read_text(path)
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not JSON: {error}") from error
     schema = document.get("schema") if isinstance(document, dict) else None

@@ -219,7 +219,7 @@ class Run:
     @property
     def status(self) -> dict[str, Any]:
         """The last `status.json`."""
-        return self._json("status.json") if (self.folder / "status.json").is_file() else {"state": "unknown"}
+        return self._json("status.json") if (self.folder / "status.json").exists() else {"state": "unknown"}
 
     def lines(self, name: str) -> Iterator[dict[str, Any]]:
         """Yield the records of `episodes`, `updates`, `probes`, `events` or `drift.compiled`.
@@ -230,9 +230,9 @@ class Run:
             UserError: a line is not a JSON object with the keys of its kind (the message names file and line).
         """
         path = self.folder / f"{name}.jsonl"
-        if not path.is_file():
+        if not path.exists():
             return
-        with path.open("rb") as file:
+        with _opened(path) as file:
             for number, line in enumerate(file, 1):
                 if not line.endswith(b"\n"):
                     return
@@ -240,7 +240,17 @@ class Run:
 
     def _json(self, name: str) -> dict[str, Any]:
         path = self.folder / name
-        return _record(path.read_bytes(), str(path), REQUIRED[name])
+        with _opened(path) as file:
+            return _record(file.read(), str(path), REQUIRED[name])
+
+
+def _opened(path: Path) -> IO[bytes]:
+    if not path.is_file():
+        raise UserError(f"{path}: not a regular file")
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
 
 
 def _record(text: bytes, where: str, required: frozenset[str]) -> dict[str, Any]:

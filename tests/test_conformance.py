@@ -180,4 +180,4 @@ class TestCommand:
         command = [sys.executable, "-m", "sao_bench", "conformance", str(tmp_path / "none.json")]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         assert result.returncode == 2 and result.stdout == ""
-        assert result.stderr == f"error: cannot read {tmp_path / 'none.json'}: No such file or directory\n"
+        assert result.stderr == f"error: cannot read '{tmp_path / 'none.json'}': no such file\n"

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LAYERS = [
-    {"_content", "errors", "types", "config", "seeding", "drift", "registry"},
+    {"_content", "errors", "files", "types", "config", "seeding", "drift", "registry"},
     {"adapters", "environment", "sandbox", "grading", "math_data", "records", "checks", "traces"},
     {"aggregation", "algorithm", "batch", "buffer", "chat", "engines", "estimators", "evaluation", "learner",
      "losses", "models", "rollout", "sao", "tiny"},

@@ -26,9 +26,10 @@ def test_the_schedule_validates_and_previews_what_it_says(tmp_path: Path) -> Non
     file = tmp_path / "my.yaml"
     file.write_text(snippet("Add a schedule"))
     schedule = load(file)
-    assert schedule.at(3999).values["reward.preference"] == "cute"
-    assert schedule.at(5000).values["reward.preference"] == "classical"
-    assert schedule.at(9000).values["reward.noise"] == pytest.approx(0.1)
+    assert schedule.warnings == []
+    assert schedule.at(7999).values["reward.preference"] == "cute"
+    assert schedule.at(9000).values["reward.preference"] == "classical"
+    assert schedule.at(18000).values["reward.noise"] == pytest.approx(0.1)
 
 
 def test_the_environment_and_the_algorithm_run_from_a_file_each(

@@ -56,11 +56,11 @@ def preview(
     from sao_bench.drift import load_all
     from sao_bench.drift.picture import draw
     from sao_bench.drift.strip import print_preview
+    from sao_bench.files import make_folder
 
     console = Console()
     for schedule in load_all(file, time_scale=time_scale):
-        out.mkdir(parents=True, exist_ok=True)
-        path = out / f"{schedule.id}.png"
+        path = make_folder(out) / f"{schedule.id}.png"
         draw(schedule, path)
         print_preview(schedule, console)
         for warning in schedule.warnings:
@@ -79,13 +79,13 @@ def compile_(
     import json
 
     from sao_bench.drift import load_all
+    from sao_bench.files import make_folder
 
     for schedule in load_all(file, time_scale=time_scale):
         lines = [json.dumps(line, sort_keys=True, allow_nan=False) for line in schedule.compiled_lines()]
         data = ("\n".join(lines) + "\n").encode()
         digest = hashlib.sha256(data).hexdigest()
-        out.mkdir(parents=True, exist_ok=True)
-        path = out / f"{schedule.id}.compiled.jsonl"
+        path = make_folder(out) / f"{schedule.id}.compiled.jsonl"
         path.write_bytes(data)
         path.with_suffix(".jsonl.sha256").write_text(f"{digest}  {path.name}\n")
         print(f"{path}  lines {len(lines)}  sha256 {digest}  schedule {schedule.hash}")

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sao_bench.files import read_text
+
 if TYPE_CHECKING:
     from sao_bench.environment import TextEnv
 
@@ -100,18 +102,10 @@ def _headline(cls: type[TextEnv]) -> str:
 
 def _actions(env: TextEnv, file: Path | None, oracle: bool) -> Iterator[str]:
     """Yield actions until they run out (the caller stops at the end of the episode)."""
-    from sao_bench.errors import UserError
-
     while oracle:
         yield env.oracle_action()
-    if file is None:
-        lines = iter(sys.stdin)
-    else:
-        try:
-            lines = iter(file.read_text(encoding="utf-8").splitlines())
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"cannot read actions from {file}: {error}") from error
-    for line in lines:
+    typed = (line.decode(errors="replace") for line in sys.stdin.buffer)
+    for line in typed if file is None else read_text(file).splitlines():
         yield line.rstrip("\n").replace("\\n", "\n")
 
 
@@ -126,6 +120,6 @@ def _values(pairs: list[str]) -> dict[str, Any]:
             raise UserError(f"--set {pair!r} is not of the form name=value")
         try:
             values[name] = json.loads(text)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             values[name] = text
     return values

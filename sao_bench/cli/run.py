@@ -46,7 +46,7 @@ def run(
     time_scale: Annotated[
         float, typer.Option(help="Scale the schedule: horizon, event times, widths, probes.")
     ] = 1.0,
-    jobs: Annotated[int | None, typer.Option(help="Runs side by side. Default: one per core.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Runs side by side. Default: one per core.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Continue the stopped runs of this folder.")] = None,
 ) -> None:
     """Train under drift, then draw the adaptation curve."""

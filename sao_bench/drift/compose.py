@@ -7,6 +7,7 @@ are not repeated.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -33,6 +34,9 @@ from sao_bench.drift.shapes import SHAPES
 from sao_bench.drift.yaml12 import Node, Place, read_file
 from sao_bench.seeding import generator
 from sao_bench.types import Channel
+
+MAX_VARIANTS = 10_000
+"""Most schedules that one sweep may stand for."""
 
 STEP = SHAPES["step"]
 
@@ -289,6 +293,8 @@ def variants(root: Node) -> list[tuple[str, Node]]:
         if not values:
             raise node.error(f"`sweep.{path}`: found an empty list; allowed: one or more values")
         axes.append([(path, i, value) for i, value in enumerate(values)])
+    if (count := math.prod(map(len, axes))) > MAX_VARIANTS:
+        raise sweep.error(f"`sweep`: found {count} combinations; allowed: at most {MAX_VARIANTS}")
     found = []
     for combination in product(*axes):
         variant = base

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from sao_bench.drift.compose import Plan, Scope, expand, variants, without_sweep
+from sao_bench.drift.fields import MAX_TICKS
 from sao_bench.drift.layers import Layer, LayerSpec, compile_layer
 from sao_bench.drift.reading import Header, Probe, read_header
 from sao_bench.drift.schedule import DriftSchedule
@@ -84,6 +85,8 @@ def resolve_path(path_or_name: str | Path) -> Path:
     if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
         if not path.is_file():
             beside = [p.name for p in path.parent.glob("*.yaml")] if path.parent.is_dir() else []
+            if path.exists():
+                raise UserError(f"no drift schedule at {name!r}: it is not a regular file")
             raise UserError(f"no drift schedule at {name!r}{did_you_mean(path.name, beside)}")
         return path
     shipped = schedules()
@@ -124,8 +127,11 @@ def _build(
     schedule = _compile(header, plan, horizon, header.probe, text)
     if time_scale == 1:
         return schedule
-    if not time_scale > 0 or round(horizon * time_scale) < 1:
-        raise UserError(f"time scale {time_scale} is not allowed: it must be above {0.5 / horizon:.2g}")
+    least, most = 0.5 / horizon, MAX_TICKS / horizon
+    if not least < time_scale <= most:
+        raise UserError(
+            f"time scale {time_scale} is not allowed: it must be above {least:.2g} and at most {most:.2g}"
+        )
     probe = header.probe and replace(header.probe, every=max(1, round(header.probe.every * time_scale)))
     scaled, length = plan.scaled(time_scale), max(1, round(horizon * time_scale))
     try:

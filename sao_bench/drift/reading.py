@@ -28,7 +28,7 @@ from sao_bench.types import CLOCKS, Channel
 SCHEMA = "sao-bench-drift/1"
 NOTIFY = ("none", "boundary", "value")
 PROBE_CONCEPTS = ("seen", "current", "next")
-ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 AT = ticks("at", "tick of the schedule's clock at which the event begins", low=0)
 FOR = ticks("for", "length of the segment in ticks")
@@ -107,7 +107,7 @@ def read_header(root: Node) -> Header:
     name = text(top["id"], "id")
     if not ID.fullmatch(name):
         raise top["id"].error(
-            f"`id`: found {name!r}; allowed: letters, digits, `.`, `_` and `-`, as it names a folder"
+            f"`id`: found {name!r:.120}; allowed: up to 100 letters, digits, `.`, `_` and `-`, as it names a folder"
         )
     horizon = HORIZON.read(top["horizon"]) if "horizon" in top else None
     return Header(

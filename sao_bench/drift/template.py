@@ -9,6 +9,7 @@ from pathlib import Path
 from sao_bench.drift.reading import ID, SCHEMA
 from sao_bench.drift.schema import SCHEMA_FILE
 from sao_bench.errors import UserError
+from sao_bench.files import make_folder
 from sao_bench.types import Channel
 
 HORIZON = 19200
@@ -23,13 +24,16 @@ def write_template(name: str, env: str, folder: Path) -> Path:
     from sao_bench.registry import environment
 
     if not ID.fullmatch(name):
-        raise UserError(f"id {name!r} is not allowed: letters, digits, `.`, `_` and `-`, beginning with one")
+        raise UserError(
+            f"id {name!r:.120} is not allowed: up to 100 letters, digits, `.`, `_` and `-`, beginning with one of"
+            " the first two"
+        )
     path = folder / f"{name.replace('-', '_')}.yaml"
     if path.exists():
         raise UserError(f"{str(path)!r} exists; choose another name or remove it")
     schema = os.path.relpath(SCHEMA_FILE, folder)
     text = _text(name, env, environment(env).channels, schema)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     path.write_text(text, encoding="utf-8")
     return path
 

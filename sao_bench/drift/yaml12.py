@@ -17,6 +17,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from sao_bench.errors import UserError
+from sao_bench.files import read_text
 
 Scalar: TypeAlias = bool | int | float | str | None
 
@@ -31,6 +32,7 @@ _TEXT_TAG = "tag:yaml.org,2002:str"
 MAX_DIGITS = 200
 """An integer with more is out of every range: it is read as an infinity, which nothing accepts."""
 
+MAX_BYTES = 2_000_000
 MAX_DEPTH = 50
 MAX_VALUES = 200_000
 """Values of a file, each alias counted with all that it stands for."""
@@ -114,11 +116,7 @@ def read_file(path: Path) -> tuple[str, Node]:
     Raises:
         UserError: the file cannot be read, is not YAML, or writes a key twice.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise UserError(f"cannot read {str(path)!r}: {reason}") from error
+    text = read_text(path, MAX_BYTES)
     return text, parse(text, str(path))
 
 
@@ -197,6 +195,8 @@ class _Builder:
         return Node([self._node(event) for event in self._until("SequenceEndEvent")], place)
 
     def _scalar(self, event: Any, place: Place) -> Node:
+        if "\0" in event.value:
+            raise place.error("a text with a NUL character; remove it")
         quoted = not event.implicit[0]
         return Node(event.value if quoted else resolve(event.value), place, text=event.value, quoted=quoted)
 

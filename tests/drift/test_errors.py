@@ -64,7 +64,7 @@ WRONG = {
     "stays for ever": ("  reward.noise: {events: [{at: 1, shape: markov, values: [0, 1], stay: 1, dwell: 5}]}", 8, 72, "no switch can ever fire"),
     "rate of zero": ("  reward.noise: {events: [{at: 1, shape: poisson, values: [0, 1], rate: 0}]}", 8, 73, "above 0"),
     "visits touch": ("  reward.noise: {events: [{at: 1, shape: burst, width: 5, every: 5, count: 2, to: 1}]}", 8, 66, "more than the width of 5"),
-    "no trace": ("  reward.noise: {events: [{at: 1, shape: replay, file: nothing.csv}]}", 8, 56, "No such file"),
+    "no trace": ("  reward.noise: {events: [{at: 1, shape: replay, file: nothing.csv}]}", 8, 56, "no such file"),
     "events no list": ("  reward.noise: {events: {at: 1}}", 8, 26, "found a mapping; allowed: a list"),
     "event no mapping": ("  reward.noise: {events: [5]}", 8, 27, "found 5; allowed: a mapping"),
     "channel no mapping": ("  reward.noise: 0.5", 8, 17, "found 0.5; allowed: a mapping with start, events"),

@@ -77,7 +77,7 @@ def test_check_passes_and_fails(sao_bench):
         (["env", "check", "json:JSONDecoder"], "is not a subclass of sao_bench.environment.TextEnv"),
         (["env", "play", NAME, "--set", "reward.base"], "is not of the form name=value"),
         (["env", "play", NAME, "--set", "reward.base=2"], "2 is outside [0.0, 1.0]"),
-        (["env", "play", NAME, "--actions", "absent"], "cannot read actions from absent"),
+        (["env", "play", NAME, "--actions", "absent"], "cannot read 'absent': no such file"),
         (["env", "play", NAME, "--actions", "absent", "--oracle"], "exclude each other"),
         (["tiny", "path", "nothing"], "unknown environment 'nothing'"),
         (["tiny", "rebuild", NAME, "--out", "."], "is not a tiny checkpoint"),

@@ -15,7 +15,8 @@ import numpy as np
 from sao_bench.drift.fields import MAX_TICKS, Key, canonical_value
 from sao_bench.drift.shapes.base import FOREVER, Context, Distance, Held, Piece, Shape, Switching
 from sao_bench.drift.yaml12 import Node, Place, resolve
-from sao_bench.errors import did_you_mean
+from sao_bench.errors import UserError, did_you_mean
+from sao_bench.files import read_text
 from sao_bench.types import Channel, Value
 
 Trace = tuple[tuple[int, Value], ...]
@@ -28,11 +29,9 @@ def read_trace(path: Path, node: Node, channel: Channel) -> Trace:
         UserError: the file cannot be read, or a row is not what the channel can hold.
     """
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise node.error(
-            f"cannot read the trace {str(path)!r}: {getattr(error, 'strerror', error)}"
-        ) from error
+        lines = read_text(path).splitlines()
+    except UserError as error:
+        raise node.error(f"trace: {error}") from error
     rows: list[tuple[int, Value]] = []
     reader = csv.reader(lines)
     if next(reader, None) != ["t", "value"]:
