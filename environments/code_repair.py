@@ -84,6 +84,11 @@ class CodeRepair(TextEnv):
     id = "sao_bench/CodeRepair-v0"
     max_turns = max(TURNS.values())
     max_reply_tokens = 72
+    tiny_config: ClassVar[Mapping[str, Any]] = {
+        # Keys of its own for each head: an edit copies most of a line.
+        "kv_heads": 4,
+        "updates": 1500,
+    }
     channels: ClassVar[tuple[Channel, ...]] = (
         channel(
             "task.mixture",
