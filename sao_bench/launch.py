@@ -350,9 +350,10 @@ def _model_folder(env: str, config: RunConfig) -> Path:
         known = ", ".join(f"env.{name}" for name in inspect.signature(environment).parameters) or "none"
         raise UserError(f"--set env: {environment.id}: {error}; known: {known}") from error
     if config.model is not None:
-        folder = Path(config.model)
-        if not (folder / "config.json").is_file():
-            raise UserError(f"--model {folder}: not a model folder (it has no config.json)")
+        from sao_bench.models import load_policy
+
+        # A damaged folder must show before a run folder is made, so it is loaded once here.
+        load_policy(folder := Path(config.model))
         return folder.absolute()
     from sao_bench.tiny import checkpoint
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
@@ -35,8 +36,10 @@ def load_policy(path: Path, dtype: torch.dtype = torch.float32) -> tuple[PreTrai
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
         model = AutoModelForCausalLM.from_pretrained(path, local_files_only=True, dtype=dtype)
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise UserError(f"model {path}: {' '.join(str(error).split())[:300]}") from error
+    if not tokenizer.encode("a", add_special_tokens=False):
+        raise UserError(f"model {path}: its tokenizer makes no token of a letter; are its files there?")
     layers = set(getattr(model.config, "layer_types", None) or ["full_attention"])
     if layers != {"full_attention"}:
         raise UserError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from sao_bench import registry, tiny
 from sao_bench.cli import main
 from sao_bench.records import Run
 
@@ -108,6 +110,36 @@ def test_an_existing_run_id_and_an_unusable_folder_are_refused(
     assert call(monkeypatch, "run", "--drift", file, "--out", "/proc/nowhere") == 2
     assert "/proc is not writable" in capsys.readouterr().err
     assert not any((tmp_path / "out" / "taken").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "says"),
+    [
+        ("config.json", b"{}", "model"),
+        ("config.json", b"\xff\x00", "model"),
+        ("model.safetensors", b"\x00" * 100, "model"),
+        ("model.safetensors", None, "no file named model.safetensors"),
+        ("tokenizer.json", None, "model"),
+    ],
+)
+def test_a_damaged_model_is_one_line_and_leaves_no_run(
+    file: str,
+    content: bytes | None,
+    says: str,
+    schedule_file: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shipped = tiny.checkpoint(registry.environment("sao_bench/StyleWriting-v0"))
+    model, out = tmp_path / "model", tmp_path / "out"
+    shutil.copytree(shipped, model)
+    (model / file).unlink() if content is None else (model / file).write_bytes(content)
+    given = ["--drift", schedule_file(), "--model", model, "--out", out]
+    assert call(monkeypatch, "run", *given) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: model {model}: ") and said.count("\n") == 1 and says in said
+    assert not out.exists()
 
 
 def environment() -> dict[str, Any]:
