@@ -22,6 +22,7 @@ SMALL = {"hidden_size": 16, "intermediate_size": 32, "head_dim": 8, "heads": 2, 
 
 
 LIFTS = {
+    "code_repair": ("code_tools", 6_400),
     "countdown": ("countdown_rules", 12_800),
     "math_tool": ("tool_rename", 6_400),
     "tool_api": ("shop_update", 6_400),
