@@ -118,11 +118,11 @@ def _row(which: MathSet, number: int, raw: Mapping[str, Any]) -> MathRow | Damag
             return Damage(number, f"no {what}: column {' or '.join(columns)} is missing or empty")
         values[what] = _text(value).strip()
     problem, answer = _statement(values["problem"]), values["answer"]
-    if which.name == "gsm8k":
-        _, mark, answer = answer.rpartition("####")
+    if which.after:
+        _, mark, answer = answer.rpartition(which.after)
         answer = answer.strip().lstrip("$")
         if not mark or not answer:
-            return Damage(number, "no answer after ####")
+            return Damage(number, f"no answer after {which.after}")
     reason = which.checks(dict(raw)) or problem_of_problem(problem, which) or problem_of_answer(answer, which)
     if reason:
         return Damage(number, reason)

@@ -29,6 +29,8 @@ class MathSet:
     answer_type: str | None = None
     low: int | None = None
     high: int | None = None
+    after: str = ""
+    """The mark that the answer stands behind, at the end of a worked solution."""
     latex: bool = True
     """Whether dollar signs are math delimiters; in GSM8K they are money."""
     checks: Callable[[dict[str, object]], str] = field(default=lambda row: "")
@@ -102,6 +104,7 @@ SETS: dict[str, MathSet] = {
             ("answer",),
             hub="openai/gsm8k",
             config="main",
+            after="####",
             latex=False,
         ),
     )
