@@ -1,8 +1,8 @@
 """The learner: one batch in, new weights out. Knows no algorithm by name.
 
-One policy batch: read V -> advantages -> policy step -> K critic fits; with `values_read: after` the fits come
-before V is read. Every loss is a sum over micro-batches with one global denominator, so the micro-batch size
-changes memory and not the result.
+One policy batch: read V -> K critic fits -> advantages -> policy step. The advantages come from V as it was read
+before the fits; with `values_read: after` it is read again. Every loss is a sum over micro-batches with one global
+denominator, so the micro-batch size changes memory and not the result.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from sao_bench.models import Critic, freeze_critic, token_logprobs
 from sao_bench.records import finite
 from sao_bench.types import Trajectory
 
-COSINE_LIMIT = 20_000_000
-"""Above this many parameters the cosine of consecutive gradients is not kept (it costs a copy of them)."""
+SMALL = 20_000_000
+"""Up to this many parameters memory is spent freely: the cosine of consecutive gradients (a copy of them) and the
+critic's activations of a whole batch are kept."""
 
 
 class Learner:
@@ -60,6 +61,8 @@ class Learner:
             self.critic_parameters = freeze_critic(self.critic, config.critic_freeze)
             self._critic_optimizer = _adamw(self.critic, config.critic_lr, config)
         self._previous_gradient: Tensor | None = None
+        self._read: list[Tensor] = []
+        """V of each part as it was read, with its graph: the first fit begins from it and saves a forward pass."""
         self._expert = algorithm.expert
         self._experts: dict[str, dict[str, Any]] = {}
         """Weights and optimizers of the experts that are not at work; "" is the start, once there are several."""
@@ -83,17 +86,15 @@ class Learner:
         if self.critic is None:
             metrics |= self._train_policy(batch)
         else:
-            self._read_values(batch)
+            self._read_values(batch, to_fit=True)
             metrics |= self._value_metrics(batch)
             targets = self.algorithm.value_targets(batch)
-            fit_first = self.algorithm.config.values_read == "after"
-            if fit_first:
-                metrics |= self._fit_critic(batch, targets)
+            # V is in the batch by now: a fit before the policy step does not change what the policy learns from.
+            metrics |= self._fit_critic(batch, targets)
+            if self.algorithm.config.values_read == "after":
                 self._read_values(batch)
             if train_policy:
                 metrics |= self._train_policy(batch)
-            if not fit_first:
-                metrics |= self._fit_critic(batch, targets)
         metrics |= self.algorithm.metrics()
         return {name: finite(value) for name, value in metrics.items()}
 
@@ -103,7 +104,7 @@ class Learner:
         for _ in range(self.algorithm.config.value_pretrain_epochs):
             for start in range(0, len(trajectories), batch_size):
                 batch = self._batch(trajectories[start : start + batch_size])
-                self._read_values(batch)
+                self._read_values(batch, to_fit=True)
                 metrics = self._value_metrics(batch)
                 metrics["value_loss"], metrics["critic_grad_norm"] = self._critic_step(
                     batch, self.algorithm.value_targets(batch)
@@ -184,7 +185,7 @@ class Learner:
     def _gradient_cosine(self) -> float | None:
         """Return the cosine between this update's and the last update's gradient (of the last minibatch)."""
         gradients = [p.grad.flatten() for p in self.policy.parameters() if p.grad is not None]
-        if not gradients or sum(g.numel() for g in gradients) > COSINE_LIMIT:
+        if not gradients or sum(g.numel() for g in gradients) > SMALL:
             return None
         now, before = torch.cat(gradients), self._previous_gradient
         self._previous_gradient = now
@@ -204,14 +205,21 @@ class Learner:
 
     # -- critic -----------------------------------------------------------------------------------
 
-    @torch.no_grad()
-    def _read_values(self, batch: Batch) -> None:
+    def _read_values(self, batch: Batch, to_fit: bool = False) -> None:
+        """Read V; `to_fit` keeps the graph for a fit on the same batch, where the critic is small enough."""
         assert self.critic is not None
+        whole = self.algorithm.config.critic_fits == "same" and self.algorithm.config.critic_updates > 0
+        keep = to_fit and whole and sum(self.critic_parameters[k] for k in ("frozen", "trained")) <= SMALL
+        self._read = []
         batch.values_BT = torch.zeros_like(batch.behavior_logp_BT)
         batch.final_values_B = torch.zeros(len(batch.trajectories))
         for index, part in batch.parts(self.micro_batch):
             assert part.value_mask_BT is not None
-            values = self.critic(part.token_ids_BT)
+            with torch.set_grad_enabled(keep):
+                values = self.critic(part.token_ids_BT)
+            if keep:
+                self._read.append(values)
+            values = values.detach()
             batch.put(batch.values_BT, index, torch.where(part.value_mask_BT, values[:, :-1], 0.0))
             batch.final_values_B[index] = values.gather(1, part.lengths_B[:, None])[:, 0]
 
@@ -239,9 +247,11 @@ class Learner:
         assert batch.value_mask_BT is not None
         denominator = Denominator.of(batch.value_mask_BT, "token_mean")
         total = 0.0
+        read, self._read = iter(self._read), []
         for index, part in batch.parts(self.micro_batch):
             assert part.value_mask_BT is not None
-            values = self.critic(part.token_ids_BT)[:, :-1]
+            known = next(read, None)
+            values = (self.critic(part.token_ids_BT) if known is None else known)[:, :-1]
             output = value_loss(
                 values,
                 targets_BT[index, : values.shape[1]],

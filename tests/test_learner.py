@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from sao_bench import learner as learner_module
 from sao_bench import registry
 from sao_bench.batch import Batch
 from sao_bench.engines.torch import TorchEngine
@@ -125,6 +126,30 @@ def test_the_result_does_not_depend_on_the_micro_batch_size(tiny: Any, rollouts:
         assert torch.allclose(critic, found[0][2], atol=2e-5)
         assert metrics["policy_loss"] == pytest.approx(found[0][1]["policy_loss"], rel=1e-4, abs=1e-6)
         assert metrics["policy_grad_norm"] == pytest.approx(found[0][1]["policy_grad_norm"], rel=1e-3)
+
+
+@pytest.mark.parametrize("read", ["before", "after"])
+def test_a_kept_forward_pass_gives_what_a_new_one_gives(
+    tiny: Any, rollouts: Any, read: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = []
+    for limit in (0, learner_module.SMALL):
+        monkeypatch.setattr(learner_module, "SMALL", limit)
+        torch.manual_seed(0)
+        one = learner(
+            copy.deepcopy(tiny[0]), critic_warmup=0, critic_lr=1e-2, values_read=read, micro_batch=8
+        )
+        calls: list[int] = []
+        assert one.critic is not None
+        one.critic.register_forward_hook(lambda *_, seen=calls: seen.append(1))
+        one.pretrain_critic(rollouts, 16)
+        metrics = [one.update(rollouts) for _ in range(2)]
+        metrics = [{k: v for k, v in found.items() if k != "gradient_cosine"} for found in metrics]
+        runs.append((metrics, weights(one.policy), weights(one.critic), len(calls)))
+    (new, *new_weights, new_calls), (kept, *kept_weights, kept_calls) = runs
+    assert kept == new
+    assert all(torch.equal(a, b) for a, b in zip(kept_weights, new_weights, strict=True))
+    assert kept_calls < new_calls
 
 
 def test_an_update_without_advantage_changes_nothing(tiny: Any, rollouts: Any) -> None:
