@@ -14,7 +14,7 @@ from sao_bench.drift import load
 from sao_bench.records import Run
 from sao_bench.replicate import card, claims, run
 from sao_bench.replicate.claims import Arm, Claim, Comparison
-from sao_bench.replicate.measures import METRICS
+from sao_bench.replicate.measures import METRICS, Values, measure
 from sao_bench.reports import replication_card
 from sao_bench.run_data import RunData
 from sao_bench.statistics import Interval
@@ -130,11 +130,11 @@ def claim(*comparisons: Comparison, facts: tuple[str, ...] = ()) -> Claim:
 
 def runs_of(
     tmp_path: Path, better: dict[int, float], other: dict[int, float]
-) -> dict[Arm, dict[int, RunData]]:
-    return {
-        arm: {s: loaded(tmp_path, algorithm=arm.algorithm, seed=s, curve=[v] * 2) for s, v in values.items()}
-        for arm, values in ((X, better), (Y, other))
-    }
+) -> dict[Arm, dict[int, Values]]:
+    def run(arm: Arm, seed: int, level: float) -> Values:
+        return measure(loaded(tmp_path, algorithm=arm.algorithm, seed=seed, curve=[level] * 2))
+
+    return {arm: {s: run(arm, s, v) for s, v in values.items()} for arm, values in ((X, better), (Y, other))}
 
 
 def test_the_effect_is_the_iqm_of_paired_differences(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_an_effect_below_the_smallest_of_interest_is_reproduced_and_says_so(tmp_
 
 def test_what_was_lost_early_shows_at_the_end(tmp_path: Path) -> None:
     runs = {
-        arm: {s: loaded(tmp_path, algorithm=arm.algorithm, seed=s, curve=curve) for s in (0, 1)}
+        arm: {s: measure(loaded(tmp_path, algorithm=arm.algorithm, seed=s, curve=curve)) for s in (0, 1)}
         for arm, curve in ((X, [0.0, 0.5, 0.9, 0.9]), (Y, [0.8] * 4))
     }
     judged = card.judge(claim(Comparison(X, Y, "score", 0.02)), runs, [0, 1])

@@ -16,7 +16,7 @@ import pytest
 
 from sao_bench import cli
 from sao_bench.records import Run
-from sao_bench.replicate import claims
+from sao_bench.replicate import claims, run
 from sao_bench.replicate.claims import Arm, Claim, Comparison, Stage
 
 STAGE = Stage(
@@ -65,6 +65,54 @@ def test_runs_once_resumes_and_judges(replicate: Any, tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in before} == before
     assert (out / "short" / "rloo" / "s4" / "events.jsonl").read_bytes() == kept
     assert (out / "card.md").read_text() == card
+
+
+def test_machines_share_a_card(replicate: Any, tmp_path: Path) -> None:
+    first, second, alone = tmp_path / "first", tmp_path / "second", tmp_path / "alone"
+    assert replicate("--seeds", "4,5", out=alone)[0] == 0
+    keep_seed(alone, first, "4")
+    status, said, _ = replicate("--seeds", "4,5", "--with", str(first), out=second)
+    assert status == 0 and "2 runs to do" in said
+    assert sorted(path.name for path in second.glob("short/*/*")) == ["s5", "s5"]
+    assert (second / "card.md").read_text() == (alone / "card.md").read_text()
+    assert sorted((second / "values.csv").read_text().splitlines()) == sorted(
+        (alone / "values.csv").read_text().splitlines()
+    )
+
+
+def keep_seed(card: Path, out: Path, seed: str) -> None:
+    """Copy what a card folder is asked for, with the lines of one seed."""
+    out.mkdir()
+    (out / "card.json").write_bytes((card / "card.json").read_bytes())
+    head, *lines = (card / "values.csv").read_text().splitlines()
+    mine = [line for line in lines if line.split(",")[2] == seed]
+    (out / "values.csv").write_text("\n".join([head, *mine]) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("card", "values", "message"),
+    [
+        ("{", "", "card.json is damaged"),
+        ("[1]", "", "card.json is damaged"),
+        ('{"plan": {"tier": "other"}}', "", "it holds the runs of another plan"),
+        (None, "a,b\n", "values.csv: expected the columns stage, algorithm, seed, metric, value"),
+        (None, "short,sao,4,score,much\n", "values.csv, line 2: could not convert string to float"),
+        (None, "short,sao,4,sccore,1\n", "values.csv, line 2: unknown metric 'sccore'"),
+        (None, "short,sao,4,score,1\n", "values.csv: short/sao/s4 has no late_score"),
+    ],
+)
+def test_a_card_folder_that_does_not_fit_is_refused(
+    replicate: Any, tmp_path: Path, card: str | None, values: str, message: str
+) -> None:
+    folder = tmp_path / "other"
+    folder.mkdir()
+    plan = run.fingerprint(run.Request(tmp_path, "tiny", False, (4,)))
+    (folder / "card.json").write_text(card or json.dumps({"plan": plan}))
+    head = "" if values.startswith("a,") else "stage,algorithm,seed,metric,value\n"
+    (folder / "values.csv").write_text(head + values)
+    status, _, err = replicate("--with", str(folder))
+    assert status == 2 and err.count("\n") == 1 and message in err
+    assert not (tmp_path / "card").exists()
 
 
 def test_another_plan_is_refused_and_nothing_is_touched(replicate: Any, tmp_path: Path) -> None:

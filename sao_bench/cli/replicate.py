@@ -28,6 +28,14 @@ def replicate(
         str | None,
         typer.Option(help="A count or a comma list as in `run`, in place of the judging seeds (100 to 109)."),
     ] = None,
+    others: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--with",
+            help="Card folder (card.json, values.csv) of the same plan, made elsewhere or earlier: its runs count as "
+            "done. May be given again.",
+        ),
+    ] = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Print the plan and its projected cost; run nothing.")
     ] = False,
@@ -48,7 +56,7 @@ def replicate(
     chosen = parse_seeds(seeds) if seeds else claims.seeds(quick)
     folder = out or Path("out") / f"replicate-{what}{'-quick' if quick else ''}"
     command = shlex.join(["python", "-m", "sao_bench", *sys.argv[1:]])
-    request = run.Request(folder, tier, quick, tuple(chosen), command)
+    request = run.Request(folder, tier, quick, tuple(chosen), command, tuple(others or ()))
     side_by_side = jobs or os.cpu_count() or 1
     if plan:
         typer.echo(run.describe(request, side_by_side))

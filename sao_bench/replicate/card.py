@@ -14,15 +14,14 @@ from typing import Any
 import numpy as np
 
 from sao_bench.replicate.claims import Arm, Claim, Comparison
-from sao_bench.replicate.measures import METRICS
-from sao_bench.run_data import RunData
+from sao_bench.replicate.measures import METRICS, Values
 from sao_bench.statistics import CONFIDENCE, Interval, iqm, paired_difference
 
 REPRODUCED, NOT_REPRODUCED, INCONCLUSIVE = "reproduced", "not reproduced", "inconclusive"
 INDICATIVE = "INDICATIVE"
 
-Runs = Mapping[Arm, Mapping[int, RunData]]
-"""Finished runs by arm and seed."""
+Runs = Mapping[Arm, Mapping[int, Values]]
+"""The metrics of finished runs, by arm and seed."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ def measured(side: Arm | float, metric: str, runs: Runs, seeds: Sequence[int]) -
     """Return a metric per seed, NaN where it is undefined; a constant is itself for every seed."""
     if isinstance(side, float):
         return [side] * len(seeds)
-    found = [METRICS[metric].measure(runs[side][seed]) for seed in seeds]
+    found = [runs[side][seed][metric] for seed in seeds]
     return [float("nan") if value is None else value for value in found]
 
 
@@ -155,7 +154,7 @@ def _facts(arm: Arm, names: Sequence[str], runs: Runs) -> str:
     mine = list(runs.get(arm, {}).values())
     told = []
     for name in names:
-        values = [value for run in mine if (value := METRICS[name].measure(run)) is not None]
+        values = [value for run in mine if (value := run[name]) is not None]
         if values:
             told.append(f"{METRICS[name].about} {float(np.mean(values)):.3g}")
     return f"{arm}: {', '.join(told)}" if told else ""

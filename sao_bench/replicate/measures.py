@@ -18,6 +18,8 @@ from sao_bench.outcomes import DriftOutcome, drift_outcomes, run_outcome
 from sao_bench.run_data import Floats, RunData
 
 Measure = Callable[[RunData], float | None]
+Values = Mapping[str, float | None]
+"""Every metric of one run, by name."""
 
 
 @dataclass(frozen=True)
@@ -126,3 +128,9 @@ METRICS: Mapping[str, Metric] = {
     "staleness": Metric("mean staleness in versions", lambda run: run_outcome(run).staleness_mean),
 }
 """By name."""
+
+
+def measure(run: RunData) -> Values:
+    """Return every metric of a run; what is not finite is None."""
+    values = {name: metric.measure(run) for name, metric in METRICS.items()}
+    return {name: value if value is None or math.isfinite(value) else None for name, value in values.items()}

@@ -1,7 +1,8 @@
 """Plan, run and resume what a card needs, then judge and write it.
 
 `OUT/plan.json` names everything that decides the numbers; a folder that holds another plan is refused. Runs are in
-`OUT/STAGE/ALGORITHM/sSEED`; finished ones are not run again, interrupted ones go on from their checkpoint.
+`OUT/STAGE/ALGORITHM/sSEED`; finished ones are not run again, interrupted ones go on from their checkpoint. Several
+machines may share a card: each takes some seeds, and the last one judges with the others' card folders.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,9 @@ from sao_bench import launch, registry
 from sao_bench.config import parse_settings, resolve
 from sao_bench.errors import UserError
 from sao_bench.records import Run, to_json, write_atomic
-from sao_bench.replicate import card, claims
+from sao_bench.replicate import card, claims, elsewhere
 from sao_bench.replicate.claims import Arm, Stage
+from sao_bench.replicate.measures import Values, measure
 from sao_bench.report import write_report
 from sao_bench.run_data import RunData
 from sao_bench.worker import Job
@@ -39,6 +42,8 @@ class Request:
     quick: bool
     seeds: tuple[int, ...]
     command: str = ""
+    others: tuple[Path, ...] = ()
+    """Card folders of other machines, whose runs count as done."""
 
     @property
     def stages(self) -> dict[str, Stage]:
@@ -49,6 +54,16 @@ class Request:
     def indicative(self) -> bool:
         """Whether the card must say that it is no judgement."""
         return self.quick or len(self.seeds) < len(claims.JUDGING_SEEDS)
+
+    @cached_property
+    def known(self) -> dict[Arm, dict[int, Values]]:
+        """What other machines have done."""
+        plan = json.loads(to_json(fingerprint(self)))
+        found: dict[Arm, dict[int, Values]] = {}
+        for folder in self.others:
+            for arm, runs in elsewhere.read(folder, plan).items():
+                found.setdefault(arm, {}).update(runs)
+        return found
 
     def folder(self, arm: Arm, seed: int) -> Path:
         """Return the run folder of an arm and a seed."""
@@ -118,6 +133,8 @@ def jobs(request: Request, stage: Stage) -> list[Job]:
     model = checkpoint(registry.environment(load(drift).env))
     for seed in request.seeds:
         for arm, (_, config) in zip(arms, configs, strict=True):
+            if seed in request.known.get(arm, {}):
+                continue
             folder = request.folder(arm, seed)
             state = Run(folder).status["state"] if folder.is_dir() else "unknown"
             if state == "finished":
@@ -145,6 +162,7 @@ def execute(request: Request, processes: int, console: Console) -> int:
     Raises:
         UserError: the folder holds another plan or cannot be written.
     """
+    request.known  # noqa: B018 - whatever is wrong with it must show before anything is written
     _claim_folder(request)
     failed = interrupted = False
     for stage in request.stages.values():
@@ -187,14 +205,17 @@ def _claim_folder(request: Request) -> None:
         raise UserError(f"cannot write to --out {request.out}: {error.strerror}") from error
 
 
-def load_runs(request: Request) -> dict[Arm, dict[int, RunData]]:
-    """Return the finished runs by arm and seed."""
-    found: dict[Arm, dict[int, RunData]] = {}
+def load_runs(request: Request) -> dict[Arm, dict[int, Values]]:
+    """Return the metrics of the finished runs, done here or elsewhere, by arm and seed."""
+    found: dict[Arm, dict[int, Values]] = {}
     for arm in claims.arms():
         for seed in request.seeds:
             run = Run(request.folder(arm, seed))
-            if run.folder.is_dir() and run.status["state"] == "finished":
-                found.setdefault(arm, {})[seed] = RunData.load(run)
+            elsewhere_done = request.known.get(arm, {}).get(seed)
+            if elsewhere_done is not None:
+                found.setdefault(arm, {})[seed] = elsewhere_done
+            elif run.folder.is_dir() and run.status["state"] == "finished":
+                found.setdefault(arm, {})[seed] = measure(RunData.load(run))
     return found
 
 
@@ -226,7 +247,7 @@ def write_card(request: Request, console: Console) -> list[Path]:
     return paths
 
 
-def _head(request: Request, runs: dict[Arm, dict[int, RunData]]) -> list[str]:
+def _head(request: Request, runs: card.Runs) -> list[str]:
     arms = claims.arms()
     done = sum(len(mine) for mine in runs.values())
     lines = [
@@ -244,10 +265,9 @@ def _head(request: Request, runs: dict[Arm, dict[int, RunData]]) -> list[str]:
     return lines
 
 
-def _values(runs: dict[Arm, dict[int, RunData]]) -> bytes:
+def _values(runs: card.Runs) -> bytes:
     """Return every metric of every run, so that each verdict can be computed again."""
     from sao_bench.plotting import csv_bytes
-    from sao_bench.replicate.measures import METRICS
 
     rows = [
         {
@@ -255,14 +275,13 @@ def _values(runs: dict[Arm, dict[int, RunData]]) -> bytes:
             "algorithm": arm.algorithm,
             "seed": seed,
             "metric": name,
-            "value": metric.measure(run),
+            "value": value,
         }
         for arm, mine in runs.items()
-        for seed, run in mine.items()
-        for name, metric in METRICS.items()
+        for seed, values in mine.items()
+        for name, value in values.items()
     ]
-    columns = ["stage", "algorithm", "seed", "metric", "value"]
-    return csv_bytes(pd.DataFrame(rows, columns=columns))
+    return csv_bytes(pd.DataFrame(rows, columns=elsewhere.COLUMNS))
 
 
 def _curves(request: Request) -> Sequence[Path]:
