@@ -6,9 +6,10 @@ import math
 from abc import abstractmethod
 from typing import Any, ClassVar, cast
 
+import numpy as np
 from sao_bench.environments._draws import channel
 
-from sao_bench.environment import TextEnv
+from sao_bench.environment import Message, TextEnv
 from sao_bench.types import Channel
 
 VERDICT_CHANNELS: tuple[Channel, ...] = (
@@ -16,6 +17,9 @@ VERDICT_CHANNELS: tuple[Channel, ...] = (
     channel("latency.reply", "virtual", 0.5, "median seconds until the verifier answers", 0.0, 60.0),
     channel("latency.tail", "virtual", 0.5, "sigma of the log-normal latency", 0.0, 3.0),
 )
+
+PASS, PASSES = "?", 0.35
+"""What the writer of demonstrations says in place of an answer, and how often: a habit that learning can drop."""
 
 
 class SingleTurn(TextEnv):
@@ -51,6 +55,14 @@ class SingleTurn(TextEnv):
         self._parts = self.verdict(action)
         paid = self._score() if self._coin is None else self._coin
         return "", 0.0 if self.fault else paid, True, False
+
+    def demonstrated(self, question: str, rng: np.random.Generator) -> list[Message]:
+        """Return an exchange with someone who knows the answer, and passes now and then all the same.
+
+        A wrong answer in its place would make answers hard to learn for a small model, and leave no habit to drop.
+        """
+        reply = PASS if rng.random() < PASSES else self.oracle_action()
+        return [{"role": "user", "content": question}, {"role": "assistant", "content": reply}]
 
     def _score(self) -> float:
         return float(bool(self._parts) and all(self._parts.values()))

@@ -112,6 +112,7 @@ class MathDataset(SingleTurn):
 
     id = "sao_bench/MathDataset-v0"
     max_reply_tokens = 48
+    tiny_config: ClassVar[dict[str, float]] = {"kv_heads": 4, "updates": 4000}
     channels: ClassVar[tuple[Channel, ...]] = _channels(SETS)
 
     def __init__(self, template: Literal["short", "chat"] = "short") -> None:
@@ -194,7 +195,7 @@ class MathDataset(SingleTurn):
 
     @classmethod
     def demonstration(cls, rng: np.random.Generator) -> list[Message]:
-        """Return one exchange with someone right about half the time, else with another row's answer."""
+        """Return one exchange about any set, mostly with the answer in a box."""
         name = any_of(rng, tuple(cls.rows()))
         concept: dict[str, Value] = {
             "task.mixture": {name: 1.0},
@@ -204,13 +205,7 @@ class MathDataset(SingleTurn):
         }
         env = cls()
         observation, _ = env.reset(seed=int(rng.integers(2**62)), options={"concept": concept})
-        if rng.random() >= 0.55:
-            rows = cls.rows()[name].rows
-            env._row = rows[int(rng.integers(len(rows)))]
-        return [
-            {"role": "user", "content": observation},
-            {"role": "assistant", "content": env.oracle_action()},
-        ]
+        return env.demonstrated(observation, rng)
 
 
 @cache

@@ -34,7 +34,7 @@ from sao_bench.errors import UserError
 from sao_bench.seeding import generator
 from sao_bench.types import Channel, Value
 
-LIGHT = ("chain_sum", "coin_flip", "complex_arithmetic", "leg_counting", "products", "spell_backward")
+LIGHT = ("chain_sum", "coin_flip", "gcd", "leg_counting", "products", "spell_backward")
 """Generators with short prompts and answers, which a model of 0.1M parameters can learn in part."""
 
 FORMATS = {
@@ -91,6 +91,7 @@ class ReasoningGym(SingleTurn):
 
     id = "sao_bench/ReasoningGym-v0"
     max_reply_tokens = 40
+    tiny_config: ClassVar[dict[str, float]] = {"kv_heads": 4}
     generators: ClassVar[tuple[str, ...]] = LIGHT
     channels: ClassVar[tuple[Channel, ...]] = _channels(LIGHT, 0)
 
@@ -167,21 +168,16 @@ class ReasoningGym(SingleTurn):
 
     @classmethod
     def demonstration(cls, rng: np.random.Generator) -> list[Message]:
-        """Return one exchange with someone right about half the time, else with another item's answer."""
+        """Return one exchange about any generator, mostly of the first level, mostly in plain form."""
         concept: dict[str, Value] = {
-            "task.level": int(pick_of(rng, {"0": 0.7, "1": 0.3})),
+            "task.level": int(pick_of(rng, {"0": 0.85, "1": 0.15})),
             "verifier.format": pick_of(rng, {"plain": 0.55, "equals": 0.15, "tag": 0.15, "box": 0.15}),
             "verifier.strictness": pick_of(rng, {"exact": 0.8, "loose": 0.2}),
             "task.mixture": {any_of(rng, cls.generators): 1.0},
         }
         env = cls()
         observation, _ = env.reset(seed=int(rng.integers(2**62)), options={"concept": concept})
-        if rng.random() >= 0.55:
-            env._item = draw(env._item.generator, env._item.level, rng)
-        return [
-            {"role": "user", "content": observation},
-            {"role": "assistant", "content": env.oracle_action()},
-        ]
+        return env.demonstrated(observation, rng)
 
 
 @cache

@@ -24,7 +24,9 @@ SMALL = {"hidden_size": 16, "intermediate_size": 32, "head_dim": 8, "heads": 2, 
 LIFTS = {
     "code_repair": ("code_tools", 6_400),
     "countdown": ("countdown_rules", 12_800),
+    "math_dataset": ("math_sets_form", 7_200),
     "math_tool": ("tool_rename", 6_400),
+    "reasoning_gym": ("reasoning_format", 7_200),
     "tool_api": ("shop_update", 6_400),
 }
 """Checkpoint -> a schedule that holds the default concept, and the episode by which it has been learnt."""

@@ -18,7 +18,7 @@ from sao_bench.errors import unknown
 from sao_bench.math_data.rows import Rows, take
 from sao_bench.seeding import generator
 
-COUNT = 120
+COUNT = 60
 """Rows of each set."""
 
 Draw = Callable[[np.random.Generator, str], dict[str, Any]]
