@@ -83,13 +83,23 @@ class Batch:
                 tensors[f.name] = value[index, :width] if value.ndim == 2 else value[index]
         return replace(self, trajectories=[self.trajectories[i] for i in index.tolist()], **tensors)
 
-    def parts(self, size: int) -> Iterator[tuple[Tensor, Batch]]:
-        """Cut into parts of at most `size` trajectories, sorted by length so that little is padded.
+    def parts(self, size: int, tokens: int) -> Iterator[tuple[Tensor, Batch]]:
+        """Cut into parts, sorted by length so that little is padded.
+
+        Args:
+            size: most trajectories of a part.
+            tokens: most tokens of a part, padding counted; a trajectory that is longer is a part of its own.
 
         Yields (positions, part).
         """
-        for index in self.lengths_B.argsort(stable=True).split(size):
-            yield index, self.rows(index)
+        order = self.lengths_B.argsort(stable=True)
+        lengths = self.lengths_B[order].tolist()
+        start = 0
+        for end in range(1, len(lengths) + 1):
+            count = end + 1 - start
+            if end == len(lengths) or count > size or count * lengths[end] > tokens:
+                yield order[start:end], self.rows(order[start:end])
+                start = end
 
     def put(self, whole_BT: Tensor, index: Tensor, part_BT: Tensor) -> None:
         """Write a part's result into the whole batch's tensor, in place."""

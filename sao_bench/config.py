@@ -78,7 +78,9 @@ class RunConfig(Strict):
     on_swap: Literal["recompute", "keep"] = "recompute"
     """What happens to the cache of requests in flight when weights are swapped."""
     micro_batch: int = Field(64, ge=1)
-    """Trajectories per forward and backward pass; they are sorted by length, so that little is padded."""
+    """Most trajectories of a forward and backward pass; they are sorted by length, so that little is padded."""
+    micro_tokens: int = Field(4096, ge=1)
+    """Most tokens of one, padding counted; a trajectory that is longer has a pass of its own."""
     checkpoint_every: int = Field(100, ge=1)
     """Batches between checkpoints."""
     cost: CostModel = CostModel()

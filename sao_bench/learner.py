@@ -36,7 +36,8 @@ class Learner:
         policy: trained in place.
         algorithm: supplies advantages and losses.
         temperature: of the distribution that actions are sampled from.
-        micro_batch: trajectories per forward and backward pass.
+        micro_batch: most trajectories of a forward and backward pass.
+        micro_tokens: most tokens of one, padding counted.
     """
 
     def __init__(
@@ -46,11 +47,12 @@ class Learner:
         *,
         temperature: float = 1.0,
         micro_batch: int = 64,
+        micro_tokens: int = 4096,
     ):
         self.policy = policy
         self.algorithm = algorithm
         self.temperature = temperature
-        self.micro_batch = micro_batch
+        self.micro = micro_batch, micro_tokens
         self.optimizer_steps = 0
         self.critic: Critic | None = None
         self.critic_parameters: dict[str, int] = {}
@@ -174,7 +176,7 @@ class Learner:
         if self.algorithm.needs_current_logp:
             self.algorithm.prepare(self._current_logp(batch), batch)
         total = 0.0
-        for _, part in batch.parts(self.micro_batch):
+        for _, part in batch.parts(*self.micro):
             logp_BT, entropy_BT = self._logprobs(part)
             output = self.algorithm.loss(logp_BT, part, denominator)
             output.loss.backward()
@@ -199,7 +201,7 @@ class Learner:
     @torch.no_grad()
     def _current_logp(self, batch: Batch) -> Tensor:
         logp_BT = torch.zeros_like(batch.behavior_logp_BT)
-        for index, part in batch.parts(self.micro_batch):
+        for index, part in batch.parts(*self.micro):
             batch.put(logp_BT, index, self._logprobs(part)[0])
         return logp_BT
 
@@ -213,7 +215,7 @@ class Learner:
         self._read = []
         batch.values_BT = torch.zeros_like(batch.behavior_logp_BT)
         batch.final_values_B = torch.zeros(len(batch.trajectories))
-        for index, part in batch.parts(self.micro_batch):
+        for index, part in batch.parts(*self.micro):
             assert part.value_mask_BT is not None
             with torch.set_grad_enabled(keep):
                 values = self.critic(part.token_ids_BT)
@@ -248,7 +250,7 @@ class Learner:
         denominator = Denominator.of(batch.value_mask_BT, "token_mean")
         total = 0.0
         read, self._read = iter(self._read), []
-        for index, part in batch.parts(self.micro_batch):
+        for index, part in batch.parts(*self.micro):
             assert part.value_mask_BT is not None
             known = next(read, None)
             values = (self.critic(part.token_ids_BT) if known is None else known)[:, :-1]

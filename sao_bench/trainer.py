@@ -67,7 +67,11 @@ class Trainer:
         policy, tokenizer = load_policy(model)
         self.chat = ChatFormat(tokenizer, policy.generation_config)
         self.learner = Learner(
-            policy, algorithm, temperature=config.temperature, micro_batch=config.micro_batch
+            policy,
+            algorithm,
+            temperature=config.temperature,
+            micro_batch=config.micro_batch,
+            micro_tokens=config.micro_tokens,
         )
         self.engine = self._new_engine(copy.deepcopy(policy), config.cost.slots)
         self.buffer = Buffer(config.batch_size, config.max_staleness, config.on_stale)

@@ -169,3 +169,82 @@ def test_a_restored_engine_goes_on_to_the_bit(tiny: Any) -> None:
     second.load_state_dict(first.state_dict())
     a, b = drain(first), drain(second)
     assert {k: c.logprobs for k, c in a.items()} == {k: c.logprobs for k, c in b.items()}
+
+
+def second_turns(chat: Any, first: list[Request], done: dict[int, Completion]) -> list[Request]:
+    """Return requests that go on where the first ones ended, in another order."""
+    reply = chat.prompt_ids(PROMPTS[2])
+    return [
+        Request(r.key, [*r.prompt_ids, *done[r.key].action_ids, *reply], r.uniforms) for r in reversed(first)
+    ]
+
+
+def test_the_next_turn_prefills_only_what_is_new_and_samples_as_if_it_did_not(tiny: Any) -> None:
+    model, chat = tiny
+    knows, forgets = (TorchEngine(copy.deepcopy(model), chat.stop_ids, slots=12) for _ in range(2))
+    asked = requests(chat, 12)
+    for engine in (knows, forgets):
+        for request in asked:
+            engine.submit(request)
+    done = drain(knows)
+    drain(forgets)
+    forgets.abort(done.keys())
+    turns = second_turns(chat, asked, done)
+    # One that begins otherwise than what is kept of its trajectory, and one that is not known.
+    turns += [Request(99, turns[0].prompt_ids, turns[0].uniforms)]
+    turns[1].prompt_ids = [turns[1].prompt_ids[1], *turns[1].prompt_ids[1:]]
+    before = knows.prefilled
+    for request in turns:
+        knows.submit(request)
+        forgets.submit(request)
+    found, expected = drain(knows), drain(forgets)
+    new = len(chat.prompt_ids(PROMPTS[2])) + 1
+    whole = [len(request.prompt_ids) for request in turns]
+    # The last sampled token has no keys and values yet: it goes through the model with the new ones.
+    assert knows.prefilled - before == 11 * new + whole[1] + whole[12]
+    assert forgets.prefilled - before == sum(whole)
+    for request in turns:
+        assert found[request.key].action_ids == expected[request.key].action_ids
+        assert found[request.key].logprobs == pytest.approx(
+            rescored(model, request, found[request.key]), abs=1e-4
+        )
+
+
+@pytest.mark.parametrize("on_swap", ["recompute", "keep"])
+def test_nothing_is_kept_over_a_swap(tiny: Any, on_swap: Any) -> None:
+    model, chat = tiny
+    other = copy.deepcopy(model)
+    for parameter in other.parameters():
+        parameter.data *= 1.2
+    engine = TorchEngine(copy.deepcopy(model), chat.stop_ids, slots=4, on_swap=on_swap)
+    asked = requests(chat, 4)
+    for request in asked:
+        engine.submit(request)
+    turns = second_turns(chat, asked, drain(engine))
+    engine.load_weights(1, other.state_dict())
+    for request in turns:
+        engine.submit(request)
+    for key, completion in drain(engine).items():
+        request = next(r for r in turns if r.key == key)
+        assert completion.logprobs == pytest.approx(rescored(other, request, completion), abs=1e-4)
+
+
+def test_no_more_trajectories_are_kept_than_there_are_slots_and_a_restored_engine_has_them(tiny: Any) -> None:
+    model, chat = tiny
+    first = TorchEngine(copy.deepcopy(model), chat.stop_ids, slots=5)
+    asked = requests(chat, 17)
+    for request in asked:
+        first.submit(request)
+    done = drain(first)
+    second = TorchEngine(copy.deepcopy(model), chat.stop_ids, slots=5)
+    second.load_state_dict(first.state_dict())
+    before = first.prefilled
+    a, b = [], []
+    for engine, found in ((first, a), (second, b)):
+        for request in second_turns(chat, asked, done):
+            engine.submit(request)
+        found.append(drain(engine))
+    assert {k: c.logprobs for k, c in a[0].items()} == {k: c.logprobs for k, c in b[0].items()}
+    whole = sum(len(request.prompt_ids) for request in second_turns(chat, asked, done))
+    assert 0 < whole - (first.prefilled - before) < whole / 2
+    assert first.prefilled == second.prefilled

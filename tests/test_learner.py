@@ -108,14 +108,37 @@ def test_log_probabilities_are_those_of_a_plain_forward_pass(policy: Any) -> Non
     assert found[~mask].abs().sum() == 0
 
 
+def test_parts_hold_no_more_trajectories_and_tokens_than_they_may() -> None:
+    def of(length: int) -> Trajectory:
+        made = hand_trajectory()
+        made.turns = [Turn([5], [7] * (length - 1), [-0.1] * (length - 1), [0] * (length - 1), 1.0)]
+        return made
+
+    batch = Batch.of([of(n) for n in (9, 3, 2, 3, 5, 4)])
+
+    def cut(size: int, tokens: int) -> list[list[int]]:
+        parts = list(batch.parts(size, tokens))
+        for index, part in parts:
+            assert part.token_ids_BT.shape == (len(index), int(batch.lengths_B[index].max()))
+        return [batch.lengths_B[index].tolist() for index, _ in parts]
+
+    assert cut(64, 1000) == [[2, 3, 3, 4, 5, 9]]
+    assert cut(4, 1000) == [[2, 3, 3, 4], [5, 9]]
+    assert cut(64, 9) == [[2, 3, 3], [4], [5], [9]]
+    assert cut(64, 16) == [[2, 3, 3, 4], [5], [9]]
+    assert cut(2, 7) == [[2, 3], [3], [4], [5], [9]]
+    assert cut(64, 1) == [[2], [3], [3], [4], [5], [9]]
+
+
 @pytest.mark.parametrize("name", ["sao", "running_mean", "grpo_dis", "grpo_clip_higher"])
 def test_the_result_does_not_depend_on_the_micro_batch_size(tiny: Any, rollouts: Any, name: str) -> None:
     group = [copy.copy(t) for t in rollouts]
     for t in group:
         t.group = t.index // 8
     found = []
-    for micro_batch in (32, 5, 1):
+    for micro_batch, micro_tokens in ((32, 4096), (5, 4096), (1, 4096), (32, 100)):
         one = learner(copy.deepcopy(tiny[0]), name, micro_batch)
+        one.micro = micro_batch, micro_tokens
         for t in group:
             one.algorithm.on_arrival(t)
         metrics = one.update(group)

@@ -7,6 +7,9 @@ log-probability is exact for the distribution it was drawn from, and carries the
 
 Draws do not depend on which requests share a batch: each request brings its own uniforms, one per token,
 inverted through the cumulative distribution.
+
+The cache of a finished action is kept until the weights change: the next turn of the same trajectory begins with the
+same tokens, and only what is new is prefilled.
 """
 
 from __future__ import annotations
@@ -31,8 +34,8 @@ StopReason = Literal["stop", "length"]
 class Request:
     """One action to sample.
 
-    `prompt_ids` is the whole token history; `uniforms` has one number in [0, 1) per token that may be sampled,
-    so its length is the budget of new tokens.
+    `key` is the trajectory's, in each of its turns. `prompt_ids` is the whole token history; `uniforms` has one
+    number in [0, 1) per token that may be sampled, so its length is the budget of new tokens.
     """
 
     key: int
@@ -62,13 +65,21 @@ class _Slot:
         return [*self.request.prompt_ids, *self.done.action_ids]
 
 
+@dataclass(slots=True)
+class _Prefix:
+    """What the cache holds of a trajectory between two of its turns: tokens, and each layer's keys and values."""
+
+    tokens: list[int]
+    layers: list[tuple[Tensor, Tensor]]
+
+
 class TorchEngine:
     """Samples with one copy of the weights.
 
     Args:
         model: the engine's own copy; `load_weights` replaces its weights.
         stop_ids: a sampled stop token ends the action and is part of it.
-        slots: requests that decode together; the rest queue.
+        slots: requests that decode together; the rest queue. As many trajectories are kept between turns.
         temperature: logits are divided by it; log-probabilities are those of the divided distribution.
         on_swap: `recompute` the cache of live requests under new weights (then every log-probability equals the
             learner's at the version it names), or `keep` the old keys and values (cheaper, and approximate).
@@ -91,6 +102,9 @@ class TorchEngine:
         self.version = 0
         self.queue: deque[Request] = deque()
         self.live: list[_Slot] = []
+        self.prefilled = 0
+        """Prompt tokens that went through the model so far."""
+        self._prefixes: dict[int, _Prefix] = {}
         self._layers = [_SlotLayer(slots) for _ in range(model.config.num_hidden_layers)]
         self._cache_argument = cache_argument(model)
 
@@ -109,12 +123,15 @@ class TorchEngine:
             for name, target in self.model.state_dict().items():
                 target.copy_(state[name])
         self.version = version
+        self._prefixes.clear()
         if self.on_swap == "recompute" and self.live:
             history = [slot.tokens()[: slot.length] for slot in self.live]
             self._forward(history, 0, [0] * len(history), want_logits=False)
 
     def abort(self, keys: Collection[int]) -> None:
-        """Forget requests, live or queued; their slots are free at once."""
+        """Forget requests, live, queued or between two turns; their slots are free at once."""
+        for key in keys:
+            self._prefixes.pop(key, None)
         self.queue = deque(request for request in self.queue if request.key not in keys)
         self._release([row for row, slot in enumerate(self.live) if slot.request.key in keys])
 
@@ -122,7 +139,8 @@ class TorchEngine:
         """Run one decode round over all live slots.
 
         Returns:
-            the actions that ended in this round, and the number of prompt tokens that were prefilled.
+            the actions that ended in this round, and the number of prompt tokens of those that began: the cost
+            model of virtual time knows no kept prefixes.
         """
         old = len(self.live)
         admitted = [self.queue.popleft() for _ in range(min(self.slots - old, len(self.queue)))]
@@ -134,13 +152,18 @@ class TorchEngine:
             for slot in self.live:
                 slot.length += 1
             self._sample(logits, self.live)
-        if admitted:
-            new = [_Slot(request, Completion(request.key), len(request.prompt_ids)) for request in admitted]
-            logits = self._forward([list(slot.request.prompt_ids) for slot in new], old, [0] * len(new))
-            self.live += new
-            self._sample(logits, new)
+        for group in self._admit(admitted):
+            starts = [slot.length for slot in group]
+            inputs = [slot.tokens()[slot.length :] for slot in group]
+            logits = self._forward(inputs, len(self.live), starts)
+            self.prefilled += sum(map(len, inputs))
+            for slot in group:
+                slot.length = len(slot.request.prompt_ids)
+            self.live += group
+            self._sample(logits, group)
         ended = [row for row, slot in enumerate(self.live) if self._ended(slot)]
         completions = [self.live[row].done for row in ended]
+        self._keep(ended)
         self._release(ended)
         return completions, sum(len(request.prompt_ids) for request in admitted)
 
@@ -148,6 +171,31 @@ class TorchEngine:
         """Return the keys of requests that got their first token in the last `step`, given what it completed."""
         actions = [*(slot.done for slot in self.live), *completions]
         return [action.key for action in actions if len(action.action_ids) == 1]
+
+    def _admit(self, requests: Sequence[Request]) -> list[list[_Slot]]:
+        """Return slots for the rows after the live ones: those that begin at 0, and those whose prefix is put back."""
+        groups: tuple[list[_Slot], list[_Slot]] = ([], [])
+        known = []
+        for request in requests:
+            prefix = self._prefixes.pop(request.key, None)
+            fits = prefix is not None and prefix.tokens == list(request.prompt_ids[: len(prefix.tokens)])
+            length = len(prefix.tokens) if prefix is not None and fits else 0
+            groups[length > 0].append(_Slot(request, Completion(request.key), length))
+            known += [prefix.layers] if prefix is not None and fits else []
+        row = len(self.live) + len(groups[0])
+        for place, layers in enumerate(known):
+            for layer, (keys, values) in zip(self._layers, layers, strict=True):
+                layer.put(row + place, keys, values)
+        return [group for group in groups if group]
+
+    def _keep(self, rows: list[int]) -> None:
+        """Keep what the cache holds of some rows; of more trajectories than there are slots, the oldest goes."""
+        for row in rows:
+            slot = self.live[row]
+            layers = [layer.get(row, slot.length) for layer in self._layers]
+            self._prefixes[slot.request.key] = _Prefix(slot.tokens()[: slot.length], layers)
+        while len(self._prefixes) > self.slots:
+            del self._prefixes[next(iter(self._prefixes))]
 
     def _ended(self, slot: _Slot) -> bool:
         if slot.done.action_ids[-1] in self.stop_ids:
@@ -213,6 +261,8 @@ class TorchEngine:
             "weights": {name: value.clone() for name, value in self.model.state_dict().items()},
             "queue": [_plain(request) for request in self.queue],
             "live": [(_plain(slot.request), asdict(slot.done), slot.length) for slot in self.live],
+            "prefilled": self.prefilled,
+            "prefixes": [(key, prefix.tokens, prefix.layers) for key, prefix in self._prefixes.items()],
             "cache": [layer.state_dict() for layer in self._layers],
         }
 
@@ -224,6 +274,8 @@ class TorchEngine:
         self.live = [
             _Slot(Request(**request), Completion(**done), length) for request, done, length in state["live"]
         ]
+        self.prefilled = state["prefilled"]
+        self._prefixes = {key: _Prefix(tokens, layers) for key, tokens, layers in state["prefixes"]}
         for layer, saved in zip(self._layers, state["cache"], strict=True):
             layer.load_state_dict(saved)
 
@@ -281,6 +333,16 @@ class _SlotLayer(CacheLayerMixin):
         if self.is_initialized:
             self.keys[target] = self.keys[source]
             self.values[target] = self.values[source]
+
+    def get(self, row: int, length: int) -> tuple[Tensor, Tensor]:
+        """Return a copy of the first `length` keys and values of a row."""
+        return self.keys[row, :, :length].clone(), self.values[row, :, :length].clone()
+
+    def put(self, row: int, keys: Tensor, values: Tensor) -> None:
+        """Write what `get` returned into a row."""
+        length = keys.shape[1]
+        self._grow(length)
+        self.keys[row, :, :length], self.values[row, :, :length] = keys, values
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         return self.view.reach, 0
