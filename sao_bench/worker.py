@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import platform
 import signal
@@ -67,13 +68,15 @@ def _train(job: Job, writer: RunWriter, report: Report) -> str:
     schedule = load(config.drift, time_scale=config.time_scale, executor_clocks=executor_class.clocks)
     algorithm_class = registry.algorithm(config.algorithm)
     algorithm = algorithm_class(algorithm_class.Config.model_validate(config.options))
-    started = time.monotonic()
+    started, parent = time.monotonic(), multiprocessing.parent_process()
 
     def progress(fields: dict[str, Any]) -> None:
         writer.status(
             "running", consumed=fields["consumed"], dispatched=trainer.dispatched, updates=trainer.updates
         )
         report("progress", fields)
+        if parent is not None and not parent.is_alive():  # killed: stop as after Ctrl-C
+            trainer.stopping = True
 
     environment = registry.environment(schedule.env)
     trainer = Trainer(config, algorithm, schedule, environment, job.model, writer, progress)

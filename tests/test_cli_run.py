@@ -37,6 +37,15 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
     return int(stopped.value.code or 0)
 
 
+def test_version_and_a_group_without_a_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "--version") == 0
+    assert capsys.readouterr().out.startswith("sao_bench ")
+    assert call(monkeypatch, "drift") == 2
+    assert capsys.readouterr().err.startswith("Usage: ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -172,6 +181,32 @@ def test_a_run_compares_algorithms_and_ends_with_the_report(
         assert name in done.stdout
 
 
+def test_a_run_whose_parent_is_killed_stops_as_after_ctrl_c(
+    schedule_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sao_bench", "run", "--drift", schedule_file(16_000), "--algorithm", "running_mean",
+         *SMALL, "--out", tmp_path, "--id", "orphan"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment(),
+    )  # fmt: skip
+    folder = tmp_path / "orphan" / "running_mean" / "s0"
+    began = _within(120, lambda: folder.is_dir() and sum(1 for _ in Run(folder).lines("updates")) >= 3)
+    process.kill()
+    process.wait()
+    assert began
+    assert _within(30, lambda: Run(folder).status["state"] == "interrupted")
+    assert list((folder / "checkpoints").iterdir())
+
+
+def _within(seconds: float, condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
 def test_ctrl_c_leaves_a_folder_that_reports_and_resumes(
     schedule_file: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -196,11 +231,7 @@ def test_ctrl_c_leaves_a_folder_that_reports_and_resumes(
         env=environment(), start_new_session=True,
     )  # fmt: skip
     folder = tmp_path / "cut" / "running_mean" / "s0"
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        if folder.is_dir() and sum(1 for _ in Run(folder).lines("updates")) >= 5:
-            break
-        time.sleep(0.05)
+    assert _within(120, lambda: folder.is_dir() and sum(1 for _ in Run(folder).lines("updates")) >= 5)
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 130, err

@@ -8,7 +8,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
-from typing import NoReturn
+from importlib.metadata import version
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -34,10 +35,21 @@ def build() -> typer.Typer:
             root.registered_commands += module.app.registered_commands
 
     @root.callback()
-    def _root() -> None:
+    def _root(
+        _: Annotated[
+            bool,
+            typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True),
+        ] = False,
+    ) -> None:
         pass
 
     return root
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"sao_bench {version('sao-bench')}")
+        raise typer.Exit
 
 
 def main() -> None:
@@ -57,7 +69,11 @@ def main() -> None:
         message = getattr(error, "format_message", None)
         if message is None:
             raise
-        _refuse(message() or "no command given; see --help")
+        text = message() or "no command given; see --help"
+        if text.startswith("Usage:"):  # a group without a command: its help is all there is to say
+            print(text, file=sys.stderr)
+            sys.exit(2)
+        _refuse(text)
     else:
         sys.exit(status if isinstance(status, int) else 0)
 
