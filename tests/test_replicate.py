@@ -255,6 +255,20 @@ def test_few_seeds_are_indicative() -> None:
     assert run.Request(Path("out"), "tiny", False, (100, 101)).indicative
 
 
+@pytest.mark.parametrize(
+    ("seeds", "indicative"),
+    [
+        (range(10), True),
+        (range(10, 20), True),
+        (range(99, 120), True),
+        (range(100, 110), False),
+        (range(200, 212), False),
+    ],
+)
+def test_development_seeds_do_not_judge_and_new_ones_may(seeds: range, indicative: bool) -> None:
+    assert run.Request(Path("out"), "tiny", False, tuple(seeds)).indicative is indicative
+
+
 def test_the_plan_names_each_arm_once_and_its_claims() -> None:
     request = run.Request(Path("out"), "tiny", False, tuple(claims.JUDGING_SEEDS))
     lines = run.describe(request, 2).splitlines()

@@ -71,6 +71,10 @@ def test_machines_share_a_card(replicate: Any, tmp_path: Path) -> None:
     first, second, alone = tmp_path / "first", tmp_path / "second", tmp_path / "alone"
     assert replicate("--seeds", "4,5", out=alone)[0] == 0
     keep_seed(alone, first, "4")
+    status, said, _ = replicate("--seeds", "4,5", "--with", str(first), "--plan", out=second)
+    assert status == 0 and f"4 runs, 2 of them done in {first}" in said and not second.exists()
+    status, _, err = replicate("--with", str(tmp_path / "nowhere"), "--plan", out=second)
+    assert status == 2 and "nowhere" in err
     status, said, _ = replicate("--seeds", "4,5", "--with", str(first), out=second)
     assert status == 0 and "2 runs to do" in said
     assert sorted(path.name for path in second.glob("short/*/*")) == ["s5", "s5"]
@@ -99,6 +103,11 @@ def keep_seed(card: Path, out: Path, seed: str) -> None:
         (None, "short,sao,4,score,much\n", "values.csv, line 2: could not convert string to float"),
         (None, "short,sao,4,sccore,1\n", "values.csv, line 2: unknown metric 'sccore'"),
         (None, "short,sao,4,score,1\n", "values.csv: short/sao/s4 has no late_score"),
+        (None, "short,sao,4,score\n", "values.csv, line 2: expected 5 columns"),
+        (None, "short,sao,4,score,1,2\n", "values.csv, line 2: expected 5 columns"),
+        (None, "short,sao,4,score,1\nshort,sao,4,score,9\n", "line 3: score of short/sao/s4 a second time"),
+        (None, "short,oracle,4,score,1\n", "values.csv, line 2: the plan has no arm short/oracle"),
+        ("[" * 200_000, "", "card.json is damaged"),
     ],
 )
 def test_a_card_folder_that_does_not_fit_is_refused(

@@ -30,7 +30,7 @@ def read(folder: Path, plan: Mapping[str, Any]) -> dict[Arm, dict[int, Values]]:
     try:
         made = json.loads(read_text(folder / "card.json"))
         same = made["plan"] == plan
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise UserError(f"{where}: card.json is damaged ({' '.join(str(error).split())[:100]})") from error
     if not same:
         raise UserError(f"{where}: it holds the runs of another plan")
@@ -43,6 +43,12 @@ def read(folder: Path, plan: Mapping[str, Any]) -> dict[Arm, dict[int, Values]]:
             arm, seed, metric = Arm(line["stage"], line["algorithm"]), int(line["seed"]), line["metric"]
             if metric not in METRICS:
                 raise ValueError(f"unknown metric {metric!r}")
+            if str(arm) not in plan["arms"]:
+                raise ValueError(f"the plan has no arm {arm}")
+            if line["value"] is None or None in line:
+                raise ValueError(f"expected {len(COLUMNS)} columns")
+            if metric in found.get(arm, {}).get(seed, {}):
+                raise ValueError(f"{metric} of {arm}/s{seed} a second time")
             value = float(line["value"]) if line["value"] else None
         except (ValueError, TypeError) as error:
             reason = " ".join(str(error).split())[:100]

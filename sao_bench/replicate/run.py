@@ -53,7 +53,8 @@ class Request:
     @property
     def indicative(self) -> bool:
         """Whether the card must say that it is no judgement."""
-        return self.quick or len(self.seeds) < len(claims.JUDGING_SEEDS)
+        may_judge = [seed for seed in self.seeds if seed >= claims.JUDGING_SEEDS[0]]
+        return self.quick or len(may_judge) < max(len(self.seeds), len(claims.JUDGING_SEEDS))
 
     @cached_property
     def known(self) -> dict[Arm, dict[int, Values]]:
@@ -78,15 +79,18 @@ class Request:
 
 def describe(request: Request, processes: int) -> str:
     """Return the plan as text: stages, arms, seeds, projected cost."""
-    arms, total = claims.arms(), 0.0
+    arms, total, known = claims.arms(), 0.0, 0
     lines = []
     for stage in request.stages.values():
         lines.append(_stage_line(stage))
         for arm in (arm for arm in arms if arm.stage == stage.id):
-            total += request.cost(arm) * len(request.seeds)
+            done = len(request.known.get(arm, {}).keys() & set(request.seeds))
+            known += done
+            total += request.cost(arm) * (len(request.seeds) - done)
             used = ", ".join(claim.id for claim in claims.CLAIMS if arm in claim.arms)
             lines.append(f"  {arm.algorithm:<18} claims {used:<18} {request.cost(arm):6.0f} s a run")
-    lines.append(f"seeds {', '.join(map(str, request.seeds))}; {len(arms) * len(request.seeds)} runs")
+    there = f", {known} of them done in {', '.join(map(str, request.others))}" if request.others else ""
+    lines.append(f"seeds {', '.join(map(str, request.seeds))}; {len(arms) * len(request.seeds)} runs{there}")
     lines.append(
         f"projected: {total:,.0f} process-seconds, {total / processes / 60:.0f} minutes in {processes} processes"
     )
@@ -191,7 +195,7 @@ def _claim_folder(request: Request) -> None:
     if path.is_file():
         try:
             same = json.loads(path.read_text(encoding="utf-8")) == wanted
-        except ValueError:
+        except (ValueError, RecursionError):
             same = False
         if not same:
             raise UserError(f"--out {request.out} holds the runs of another plan; choose another folder")
@@ -260,7 +264,8 @@ def _head(request: Request, runs: card.Runs) -> list[str]:
     if request.indicative:
         lines += [
             "",
-            f"{card.INDICATIVE}: fewer seeds or shorter runs than the protocol asks for. Not a judgement.",
+            f"{card.INDICATIVE}: fewer seeds or shorter runs than the protocol asks for, or seeds that may not judge."
+            " Not a judgement.",
         ]
     return lines
 
