@@ -73,7 +73,7 @@ class RunOutcome:
     collapsed: bool | None
 
 
-def run_outcome(run: RunData) -> RunOutcome:
+def run_outcome(run: RunData, options: MetricOptions = metrics.DEFAULTS) -> RunOutcome:
     """Measure a whole run (so far); a fault of the machinery is left out and counted."""
     score = run.columns["score"]
     measured = np.isfinite(score)
@@ -92,15 +92,23 @@ def run_outcome(run: RunData) -> RunOutcome:
         else None,
         staleness_max=max((u["staleness"]["max"] for u in run.updates), default=None),
         staleness_mean=float(np.average(means, weights=sizes)) if run.updates else None,
-        collapsed=metrics.collapsed([_progress(update) for update in policy]) if policy else None,
+        collapsed=_collapsed(policy, options),
     )
 
 
-def _progress(update: dict[str, Any]) -> float:
-    """Return the mean score of an update, NaN if a loss or a gradient was not finite (kept as null)."""
-    numbers = [update["metrics"].get(name, 0.0) for name in ("policy_loss", "policy_grad_norm", "value_loss")]
-    score = update["score_mean"]
-    return float("nan") if None in numbers or score is None else float(score)
+def _collapsed(updates: list[dict[str, Any]], options: MetricOptions) -> bool | None:
+    """Return whether the score of the policy updates collapsed, None if there is none.
+
+    A loss or a gradient that is not finite (kept as null) is a collapse; a batch of faults alone has no score and
+    is left out.
+    """
+    series = []
+    for update in updates:
+        found = update["metrics"]
+        broken = None in [found.get(name, 0.0) for name in ("policy_loss", "policy_grad_norm", "value_loss")]
+        if broken or update["score_mean"] is not None:
+            series.append(float("nan") if broken else float(update["score_mean"]))
+    return metrics.collapsed(series, options) if series else None
 
 
 def _last(series: Floats) -> float | None:

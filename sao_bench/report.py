@@ -88,7 +88,10 @@ class Comparison:
     @cached_property
     def outcomes(self) -> dict[Path, tuple[RunOutcome, list[DriftOutcome]]]:
         """The metrics of each run, by its folder."""
-        return {run.run.folder: (run_outcome(run), drift_outcomes(run, self.options)) for run in self.runs}
+        return {
+            run.run.folder: (run_outcome(run, self.options), drift_outcomes(run, self.options))
+            for run in self.runs
+        }
 
     def sidecar(self) -> dict[str, Any]:
         """Return what a figure was made from: runs, constants, command."""

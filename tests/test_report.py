@@ -211,6 +211,19 @@ class TestOutcomes:
         # Means of 20 updates: 0.1 + 0.5 x 0.8 = 0.5 at best, 0.1 + 0.5 x 0.2 = 0.2 at the end.
         assert run_outcome(load(write_run(tmp_path, curve=[0.8] * 20 + [0.2] * 20))).collapsed is True
 
+    def test_the_window_and_the_share_of_a_collapse_are_options(self, tmp_path):
+        run = load(write_run(tmp_path, curve=[0.9] * 8 + [-0.1] * 8))
+        assert run_outcome(run).collapsed is False
+        assert run_outcome(run, SMALL).collapsed is True
+
+    def test_a_batch_of_faults_alone_is_no_collapse(self, tmp_path):
+        folder = write_run(tmp_path, curve=[0.9] * 10)
+        path = folder / "updates.jsonl"
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        lines[-1] |= {"score_mean": None, "reward_mean": None}
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        assert run_outcome(load(folder)).collapsed is False
+
 
 class TestComparison:
     def test_seeds_of_one_algorithm_are_one_line(self, tmp_path):
