@@ -238,6 +238,8 @@ def _second(s: Subject, batch: Sequence[Trajectory]) -> Updated:
 
 def _tail(s: Subject) -> str:
     made = s.trajectories()
+    for t in made:
+        t.terminated, t.truncated = True, False  # of a truncated one the last state may count
     longer = copy.deepcopy(made)
     for t in longer:
         t.tail_ids = [9, 9, 9]

@@ -117,7 +117,12 @@ class Subject:
         known = {k: v for k, v in config.items() if k in self.cls.Config.model_fields}
         algorithm = self.cls(self.cls.Config(policy_lr=1e-3, **known))
         algorithm.bind(self.count, reply_tokens)
-        return kind(copy.deepcopy(POLICY), algorithm, micro_batch=micro_batch, temperature=temperature)
+        one = kind(copy.deepcopy(POLICY), algorithm, micro_batch=micro_batch, temperature=temperature)
+        if one.critic is not None:
+            # Not the zero head of a new critic: what it says of a state must show in every check.
+            weight = one.critic.head.weight
+            weight.data = torch.tensor(generator(7, "head").normal(size=tuple(weight.shape))).to(weight)
+        return one
 
     def update(
         self, made: Sequence[Trajectory], order: Sequence[int] | None = None, **options: Any

@@ -124,3 +124,9 @@ class _Row:
             self.turns += [number] * (before + after)
             if after:
                 self.rewards[-1] = turn.reward
+        tail = len(trajectory.tail_ids)
+        self.ids += trajectory.tail_ids
+        self.mask += [0] * tail
+        self.logp += [0.0] * tail
+        self.rewards += [0.0] * tail
+        self.turns += [len(trajectory.turns)] * tail

@@ -234,7 +234,8 @@ def leave_one_out(rewards_B: Tensor, group_ids_B: Tensor, *, allow_singletons: b
 
 def has_signal(rewards_B: Tensor, group_ids_B: Tensor) -> Tensor:
     """Return per trajectory whether the rewards of its group differ (DAPO drops the groups where not)."""
-    return group_relative(rewards_B, group_ids_B, scale="none", ddof=0, allow_singletons=True) != 0
+    centred_B, group_B, _ = _centred(rewards_B, group_ids_B, True)
+    return _group_sum(centred_B.abs(), group_B) > 0
 
 
 def _centred(rewards_B: Tensor, group_ids_B: Tensor, allow_singletons: bool) -> tuple[Tensor, Tensor, Tensor]:

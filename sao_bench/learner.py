@@ -148,9 +148,10 @@ class Learner:
         norms: list[float] = []
         stats: list[dict[str, Tensor]] = []
         loss = 0.0
-        for _, minibatch in _split(batch, config.minibatches):
+        cut = _split(batch, config.minibatches)
+        for _, minibatch in cut:
             part_loss, norm = self._policy_gradient(minibatch, stats)
-            loss += part_loss / config.minibatches
+            loss += part_loss / len(cut)
             norms.append(norm)
             # A gradient of exactly zero (every token masked, or no advantage) must change nothing, and Adam's
             # momentum would. A non-finite one is recorded, as None, and not applied.

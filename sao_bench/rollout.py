@@ -6,6 +6,7 @@ It is rebuilt after a resume by replaying its replies: (seed, task, concept) and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -123,13 +124,15 @@ class Episode:
         self._history += [*self._new_ids, *ids]
         self._ended_with_stop = stop_reason == "stop"
         self.request = None
-        if terminated or truncated:
-            cut = terminated and not self._ended_with_stop
-            reason = "length" if cut else "terminated" if terminated else "turns"
-            self._finish(terminated and not cut, truncated or cut, reason, info)
+        if terminated:
+            cut = not self._ended_with_stop
+            self._finish(not cut, cut or truncated, "length" if cut else "terminated", info)
             return
         self._new_ids = self._rollout.chat.observation_ids(observation, self._ended_with_stop)
-        if len(self._history) + len(self._new_ids) >= self._rollout.context:
+        fits = len(self._history) + len(self._new_ids) < self._rollout.context
+        if truncated:
+            self._finish(False, True, "turns", info, self._new_ids if fits else [])
+        elif not fits:
             self._finish(False, True, "context", info)
         else:
             self.request = self._next_request()
@@ -142,7 +145,14 @@ class Episode:
         )
         return Request(self.plan.index, prompt, draws.random(budget).tolist())
 
-    def _finish(self, terminated: bool, truncated: bool, stop_reason: str, info: dict[str, Any]) -> None:
+    def _finish(
+        self,
+        terminated: bool,
+        truncated: bool,
+        stop_reason: str,
+        info: dict[str, Any],
+        tail: Sequence[int] = (),
+    ) -> None:
         truth = self._env.truth()
         plan = self.plan
         self.trajectory = Trajectory(
@@ -161,6 +171,7 @@ class Episode:
             prompt=self.prompt,
             parts=truth["parts"],
             fault=info.get("fault"),
+            tail_ids=list(tail),
             dispatched_s=plan.dispatched_s,
         )
 

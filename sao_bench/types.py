@@ -135,7 +135,8 @@ class Trajectory:
     `index` is the dispatch index and `t` the tick of the schedule's clock that its concept was read at
     (equal to `index` of the group's first member under the `episode` clock). `score` is the reward
     before `reward.noise`; `reward_valid` is False after a fault of the machinery: the trainer masks it.
-    `clocks` are all six clocks at dispatch. Times are virtual seconds.
+    `clocks` are all six clocks at dispatch. Times are virtual seconds. `tail_ids` is the observation that no
+    action followed, of an episode that was cut after it: the state that a bootstrapped value is read in.
     """
 
     index: int
