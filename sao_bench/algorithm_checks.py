@@ -11,7 +11,7 @@ import copy
 import inspect
 import io
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -324,7 +324,13 @@ CHECKS: dict[str, Callable[[Subject], str]] = {
 
 def check_algorithm(cls: type[Algorithm]) -> Report:
     """Try every promise of an algorithm, at its default config; one that raises fails the check it raised in."""
-    return Report(cls.name or cls.__name__, tuple(try_check(name, cls) for name in CHECKS))
+    return Report(cls.name or cls.__name__, tuple(each_check(cls)))
+
+
+def each_check(cls: type[Algorithm]) -> Iterator[Check]:
+    """Try one promise after the other; yields each as it is done."""
+    for name in CHECKS:
+        yield try_check(name, cls)
 
 
 def try_check(name: str, cls: type[Algorithm]) -> Check:
@@ -333,6 +339,6 @@ def try_check(name: str, cls: type[Algorithm]) -> Check:
         return Check(name, True, CHECKS[name](Subject(cls)))
     except PromiseError as broken:
         return Check(name, False, str(broken))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # The subject is somebody's code: whatever it raises is the finding.
         return Check(name, False, f"raised {type(error).__name__}: {error}")

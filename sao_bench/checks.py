@@ -56,7 +56,7 @@ class Check:
     detail: str
 
     def __str__(self) -> str:
-        return f"{'ok  ' if self.passed else 'FAIL'} {self.name}: {self.detail}"
+        return f"{'ok  ' if self.passed else 'FAIL'} {self.name}: {' '.join(self.detail.split())}"
 
 
 @dataclass(frozen=True)
@@ -377,9 +377,13 @@ def check_drift_env(env_class: type[TextEnv], episodes: int = 200) -> Report:
 
     Returns: a `Report`; an environment that raises is a failure of that check, never an exception here.
     """
-    return Report(
-        env_class.id, tuple(_run(name, check, env_class, episodes) for name, check in CHECKS.items())
-    )
+    return Report(env_class.id, tuple(each_check(env_class, episodes)))
+
+
+def each_check(env_class: type[TextEnv], episodes: int = 200) -> Iterator[Check]:
+    """Try one promise after the other, as in `check_drift_env`; yields each as it is done."""
+    for name, check in CHECKS.items():
+        yield _run(name, check, env_class, episodes)
 
 
 def _run(name: str, check: Callable[[_Subject], str], env_class: type[TextEnv], episodes: int) -> Check:
@@ -387,6 +391,6 @@ def _run(name: str, check: Callable[[_Subject], str], env_class: type[TextEnv], 
         return Check(name, True, check(_Subject(env_class, episodes)))
     except PromiseError as broken:
         return Check(name, False, str(broken))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # The subject is somebody's code: whatever it raises is the finding.
         return Check(name, False, f"raised {type(error).__name__}: {error}")

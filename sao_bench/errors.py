@@ -18,5 +18,7 @@ def unknown(what: str, name: str, known: Iterable[str]) -> UserError:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ` (did you mean 'x'?)` for the nearest known name, or an empty string."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    names = list(known)
+    inside = [k for k in names if len(name) > 2 and name.lower() in k.lower()]
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6) or sorted(inside, key=len)
     return f" (did you mean {near[0]!r}?)" if near else ""

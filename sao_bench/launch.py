@@ -170,7 +170,11 @@ def execute(plan: Plan, jobs: int | None = None, console: Console | None = None)
 
 def work(plan: Plan, jobs: int | None, console: Console) -> Crew:
     """Run the jobs in processes of their own, and say which failed."""
-    outcome = Crew(plan, jobs or os.cpu_count() or 1, console).run()
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # `kill` stops as Ctrl-C does
+    try:
+        outcome = Crew(plan, jobs or os.cpu_count() or 1, console).run()
+    finally:
+        signal.signal(signal.SIGTERM, before)
     for name, fields in outcome.failed.items():
         console.print(f"{name} failed: {fields['error']}", style="red", markup=False, soft_wrap=True)
     return outcome

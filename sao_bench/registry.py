@@ -32,7 +32,7 @@ def environments() -> dict[str, type[TextEnv]]:
     """Return every environment of `environments/` by id, without importing torch."""
     from sao_bench.environment import TextEnv
 
-    return {cls.id: cls for cls in _classes("environments", TextEnv) if cls.id}
+    return _by_name("environments", TextEnv, "id")
 
 
 @cache
@@ -41,8 +41,7 @@ def algorithms() -> dict[str, type[Algorithm]]:
     from sao_bench.algorithm import Algorithm
 
     sao = _in_module(importlib.import_module("sao_bench.sao"), Algorithm)
-    found = [*_classes("baselines", Algorithm), *sao]
-    return {cls.name: cls for cls in found if cls.name}
+    return {**_by_name("baselines", Algorithm, "name"), **{cls.name: cls for cls in sao}}
 
 
 @cache
@@ -50,7 +49,7 @@ def executors() -> dict[str, type[Executor]]:
     """Return every executor of `sao_bench/executors/` by name."""
     from sao_bench.executors import Executor
 
-    return {cls.name: cls for cls in _classes("executors", Executor) if cls.name}
+    return _by_name("executors", Executor, "name")
 
 
 @cache
@@ -130,6 +129,19 @@ def _import_class(what: str, path: str, base: Any) -> Any:
         bases = base if isinstance(base, tuple) else (base,)
         names = " or ".join(f"{cls.__module__}.{cls.__name__}" for cls in bases)
         raise UserError(f"{path!r} is not a subclass of {names}")
+    return found
+
+
+def _by_name(folder: str, base: Any, attribute: str) -> dict[str, Any]:
+    """Return the classes of a folder; of two with one name the first file's stays, and a line of warning says so."""
+    found: dict[str, Any] = {}
+    for cls in _classes(folder, base):
+        name = getattr(cls, attribute)
+        if name and name in found and found[name] is not cls:
+            files = [f"{folder}/{c.__module__.rpartition('.')[2]}.py" for c in (cls, found[name])]
+            log.warning("left out: %s: %s %r is that of %s too", files[0], attribute, name, files[1])
+        elif name:
+            found[name] = cls
     return found
 
 

@@ -181,8 +181,9 @@ def test_a_run_compares_algorithms_and_ends_with_the_report(
         assert name in done.stdout
 
 
-def test_a_run_whose_parent_is_killed_stops_as_after_ctrl_c(
-    schedule_file: Callable[..., Path], tmp_path: Path
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_run_that_is_killed_stops_as_after_ctrl_c(
+    number: signal.Signals, schedule_file: Callable[..., Path], tmp_path: Path
 ) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "sao_bench", "run", "--drift", schedule_file(16_000), "--algorithm", "running_mean",
@@ -191,9 +192,9 @@ def test_a_run_whose_parent_is_killed_stops_as_after_ctrl_c(
     )  # fmt: skip
     folder = tmp_path / "orphan" / "running_mean" / "s0"
     began = _within(120, lambda: folder.is_dir() and sum(1 for _ in Run(folder).lines("updates")) >= 3)
-    process.kill()
-    process.wait()
-    assert began
+    process.send_signal(number)
+    status = process.wait(timeout=120)
+    assert began and status == (130 if number == signal.SIGTERM else -number)
     assert _within(30, lambda: Run(folder).status["state"] == "interrupted")
     assert list((folder / "checkpoints").iterdir())
 

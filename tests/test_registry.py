@@ -35,6 +35,18 @@ def test_a_broken_file_is_left_out_and_named(
     assert says in line and "\n" not in line
 
 
+def test_of_two_files_with_one_id_the_first_stays_and_both_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = "from sao_bench.environments.countdown import Countdown\n\n\nclass Twin(Countdown):\n    pass\n"
+    (tmp_path / "zz_twin.py").write_text(source)
+    monkeypatch.setattr(content, "__path__", [*content.__path__, str(tmp_path)])
+    found = registry._by_name("environments", TextEnv, "id")
+    assert found == registry.environments()
+    [line] = caplog.messages
+    assert "environments/zz_twin.py: id 'sao_bench/Countdown-v0' is that of environments/countdown.py" in line
+
+
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_module_by_path_is_one_line(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from sao_bench.checks import Report
+    from collections.abc import Iterable
+
+    from sao_bench.checks import Check
 
 app = typer.Typer()
 
@@ -31,19 +33,20 @@ def check(
 
     cls = registry.environment_or_algorithm(name)
     if issubclass(cls, TextEnv):
-        from sao_bench.checks import check_drift_env
+        from sao_bench import checks
 
-        report = check_drift_env(cls, episodes)
+        tell(checks.each_check(cls, episodes))
     else:
-        from sao_bench.algorithm_checks import check_algorithm
+        from sao_bench import algorithm_checks
 
-        report = check_algorithm(cls)
-    tell(report)
+        tell(algorithm_checks.each_check(cls))
 
 
-def tell(report: Report) -> None:
-    """Print a line per promise and exit with 1 if one is broken."""
-    for line in report.lines():
-        print(line)
-    if not report.ok:
+def tell(checks: Iterable[Check]) -> None:
+    """Print a line per promise as it is tried, and exit with 1 if one is broken."""
+    broken = 0
+    for check in checks:
+        print(check, flush=True)
+        broken += not check.passed
+    if broken:
         raise typer.Exit(1)

@@ -204,6 +204,13 @@ class Unsteady(Repeat):
         return [{"role": "user", "content": str(random.random())}, {"role": "assistant", "content": "red"}]
 
 
+class Exits(Repeat):
+    def respond(self, action):
+        if len(action) > 99:
+            raise SystemExit(0)
+        return super().respond(action)
+
+
 def test_a_sound_environment_passes_every_check():
     report = check_drift_env(Repeat, episodes=32)
     assert report.ok, report.lines()
@@ -230,6 +237,7 @@ def test_a_sound_environment_passes_every_check():
         (LowFloor, "floor", "floor() says 0.0000"),
         (FloorAboveOracle, "floor", "floor 1.25"),
         (Raises, "garbage", "IndexError"),
+        (Exits, "garbage", "raised SystemExit: 0"),
         (PaysGarbage, "garbage", "'' earns"),
         (PaysEcho, "garbage", "say: "),
         (PaysJunk, "junk", "as the clean one"),

@@ -1,5 +1,6 @@
 """The verbs `env` and `tiny`, run in this process."""
 
+import io
 import json
 import sys
 
@@ -60,6 +61,31 @@ def test_play_from_a_file(sao_bench, tmp_path):
     assert truth(out)["parts"] == {}
 
 
+def test_actions_escape_newlines_and_backslashes_and_may_come_from_standard_input(
+    sao_bench, tmp_path, monkeypatch
+):
+    (tmp_path / "actions").write_text(r"one\ntwo \\nu \boxed{7} \\\\" + "\n")
+    _, out, _ = sao_bench("env", "play", NAME, "--actions", tmp_path / "actions")
+    assert "action: one\ntwo \\nu \\boxed{7} \\\\\n" in out
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"typed\n")))
+    _, out, _ = sao_bench("env", "play", NAME, "--actions", "-")
+    assert "action: typed\n" in out and "no more actions" not in out
+
+
+def test_actions_that_run_out_are_said_to(sao_bench, tmp_path):
+    (tmp_path / "none").write_text("")
+    _, out, _ = sao_bench("env", "play", NAME, "--actions", tmp_path / "none")
+    assert "not ended: there are no more actions" in out
+
+
+def test_what_an_environment_raises_is_told_in_one_line(sao_bench, tmp_path):
+    (tmp_path / "bad").write_text("zxqv" * 300 + "\n")
+    name = "tests.environments.test_checks:Raises"
+    status, out, err = sao_bench("env", "play", name, "--actions", tmp_path / "bad")
+    assert status == 2 and out.startswith("observation: ")
+    assert err.startswith(f"error: {name} raised IndexError: ") and err.count("\n") == 1
+
+
 def test_check_passes_and_fails(sao_bench):
     status, out, _ = sao_bench("env", "check", NAME, "--episodes", 40)
     assert status == 0
@@ -73,6 +99,7 @@ def test_check_passes_and_fails(sao_bench):
     ("arguments", "message"),
     [
         (["env", "show", "sao_bench/StyleWritin-v0"], "did you mean 'sao_bench/StyleWriting-v0'"),
+        (["env", "show", "stylewriting"], "did you mean 'sao_bench/StyleWriting-v0'"),
         (["env", "check", "no_module:Env"], "cannot import environment 'no_module:Env'"),
         (["env", "check", "json:JSONDecoder"], "is not a subclass of sao_bench.environment.TextEnv"),
         (["env", "play", NAME, "--set", "reward.base"], "is not of the form name=value"),
