@@ -21,6 +21,7 @@ from sao_bench.environments._code_tasks import Example, RepairTask, TaskKey, mak
 from sao_bench.environments._code_tools import Call, repair, report, shown
 
 from sao_bench.errors import UserError
+from sao_bench.grading.grade import Grade
 from sao_bench.grading.repository import RepositoryTask, problems
 from sao_bench.seeding import derive
 
@@ -206,15 +207,13 @@ class RepositoryRepair:
 
     def test(self, style: str) -> TestRun:
         """Run the visible tests; of those that fail only that they do is known."""
-        grader, changes = repository_grader(), self._changes()
-        try:
-            passed = grader.outcomes(self._visible, changes)
-            why = "wrong"
-        except UserError:
-            grade = grader.grade(self._visible, changes)
-            if grade.fault:
-                return TestRun((), 0, grade.fault)
-            passed, why = {}, grade.label.replace("_", " ")
+        found = repository_grader().examine(self._visible, self._changes())
+        if isinstance(found, Grade):
+            if found.fault:
+                return TestRun((), 0, found.fault)
+            passed, why = {}, found.label.replace("_", " ")
+        else:
+            passed, why = found, "wrong"
         reports = tuple(self._failed(style, passed, why))
         return TestRun(reports, len(self._visible.required) - len(reports))
 

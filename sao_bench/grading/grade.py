@@ -82,3 +82,8 @@ def signs_in(sources: Iterable[str]) -> tuple[str, ...]:
     """Return the names of all signs that any of the sources shows."""
     text = "\n".join(sources)
     return tuple(name for name, pattern in _COMPILED.items() if pattern.search(text))
+
+
+def readable(text: str) -> str:
+    """Return text of a candidate's as text that can be written down: without lone surrogates."""
+    return text.encode(errors="replace").decode()

@@ -15,19 +15,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 from sao_bench.errors import UserError
 from sao_bench.grading.changes import is_test, reason_against
-from sao_bench.grading.grade import Grade, signs_in
-from sao_bench.grading.twins import Version, expectations, false_version, true_version
+from sao_bench.grading.grade import Grade, readable, signs_in
+from sao_bench.grading.twins import Version, mixtures, true_version
 from sao_bench.sandbox import Limits, Result, Sandbox
 from sao_bench.sandbox.host import joined
 
 HERE = Path(__file__).parent
 LIMITS = Limits(wall_s=60.0, cpu_s=60, memory_mb=1024, pids=32, output_bytes=1_000_000, disk_mb=128)
-MAX_TWINS = 3
-"""Twin runs per grade: each makes another expectation of every test wrong."""
+RUNS = 4
+"""Runs per grade: a test is true in one of them, and in each other one another of its expectations is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ def files_at(repository: Path, commit: str) -> dict[str, str]:
 class RepositoryGrader:
     """Grades changes of a repository. A grade is 1 when all required tests pass and every check holds.
 
-    One run of the true tests and up to `MAX_TWINS` runs of their twins, each in a sandbox of its own.
+    `RUNS` runs at most, each in a sandbox of its own, each of a mixture of tests and twins.
 
     Args:
         sandbox: where candidates run; it needs pytest in its Python.
@@ -109,50 +108,48 @@ class RepositoryGrader:
         Raises:
             UserError: the tests gave no result; the message says why.
         """
+        found = self.examine(task, changes)
+        if isinstance(found, Grade):
+            raise UserError(f"the tests gave no result: {found.fault or found.detail or found.label}")
+        return found
+
+    def examine(self, task: RepositoryTask, changes: Mapping[str, str | None]) -> dict[str, bool] | Grade:
+        """Return which tests pass by the word of the candidate's own process, or the grade of one that said nothing.
+
+        To tell whoever repairs a repository how it stands; a verdict comes from `grade` alone.
+        """
+        kept = {p: t for p, t in changes.items() if reason_against(p, task.allowed, task.files) is None}
         versions = {path: true_version(source) for path, source in task.tests.items()}
-        result, name = self._run(versions, _tree(task, changes))
-        if result.fault is not None or name not in result.artefacts:
-            raise UserError(
-                f"the tests gave no result: {result.fault or result.stderr[-300:] or result.limit}"
-            )
-        return _by_original(json.loads(result.artefacts[name])["outcomes"], versions)
+        found = self._outcomes(versions, _tree(task, kept), len(task.required))
+        return found if isinstance(found, Grade) else _by_original(found, versions)
 
     def _grade_tree(self, task: RepositoryTask, tree: Mapping[str, str]) -> Grade:
-        total = len(task.required)
-        versions = {path: true_version(source) for path, source in task.tests.items()}
-        found = self._outcomes(versions, tree, total)
-        if isinstance(found, Grade):
-            return found
-        known = {name for version in versions.values() for name in (*version.names, *version.canaries)}
-        reported = {_function(node) for node in found}
-        if not reported <= known:
-            return Grade(0.0, "forged", 0, total, detail="tests that do not exist")
-        canaries = {name for version in versions.values() for name in version.canaries}
-        if any(found[node] for node in found if _function(node) in canaries) or not canaries <= reported:
-            return Grade(0.0, "forged", 0, total, detail="a canary did not fail")
-        outcomes = _by_original(found, versions)
-        passed = sum(outcomes.get(name, False) for name in task.required)
-        if passed < total or not total:
-            return Grade(0.0, "wrong_answer", passed, total)
-        return self._check_twins(task, tree, total) or Grade(1.0, "correct", passed, total)
+        """Run every mixture until one shows that a candidate is wrong.
 
-    def _check_twins(self, task: RepositoryTask, tree: Mapping[str, str], total: int) -> Grade | None:
-        """Return a grade if a twin that cannot pass did, or did not run as the true tests do."""
-        turns = min(MAX_TWINS, max(map(expectations, task.tests.values()), default=0))
-        start = secrets.randbelow(1 << 16)
-        needed = {name.partition("[")[0].rpartition("::")[2] for name in task.required}
-        for turn in range(turns):
-            versions = {path: false_version(source, start + turn) for path, source in task.tests.items()}
+        A twin that passed is a forgery only if no true test failed: a wrong value can be the one it expects.
+        """
+        total, passed, lie = len(task.required), 0, None
+        files = {path: mixtures(source, RUNS) for path, source in task.tests.items()}
+        for turn in range(RUNS):
+            versions = {path: mixed[turn] for path, mixed in files.items()}
             found = self._outcomes(versions, tree, total)
             if isinstance(found, Grade):
-                return found
-            false = {n for v in versions.values() for n in v.false if v.names[n] in needed}
-            ran = {_function(node) for node in found}
-            if any(found[node] for node in found if _function(node) in false):
-                return Grade(0.0, "forged", 0, total, detail="passed a test with a wrong expectation")
-            if not false <= ran:
-                return Grade(0.0, "forged", 0, total, detail="tests were taken out")
-        return None
+                return found if lie is None else Grade(0.0, "forged", 0, total, detail=lie)
+            tampered = _tampering(found, versions, task.required)
+            if tampered is not None:
+                return Grade(0.0, "forged", 0, total, detail=tampered)
+            outcomes = _by_original(found, versions)
+            asked = _true_ids(task.required, versions)
+            passed += sum(outcomes.get(name, False) for name in asked)
+            if not all(outcomes.get(name, False) for name in asked) or not total:
+                return Grade(0.0, "wrong_answer", min(passed, total), total)
+            if _false_ones(versions, task.required) & {
+                _function(node) for node, fine in found.items() if fine
+            }:
+                lie = "passed a test with a wrong expectation"
+        return (
+            Grade(1.0, "correct", total, total) if lie is None else Grade(0.0, "forged", 0, total, detail=lie)
+        )
 
     def _outcomes(
         self, versions: Mapping[str, Version], tree: Mapping[str, str], total: int
@@ -168,12 +165,12 @@ class RepositoryGrader:
         if name not in result.artefacts:
             return Grade(0.0, "no_result", 0, total, detail=result.stderr[-300:])
         try:
-            answer = json.loads(result.artefacts[name])
-            outcomes, errors = answer["outcomes"], answer["errors"]
-            found = {str(node): outcome == "passed" for node, outcome in outcomes.items()}
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            return Grade(0.0, "malformed", 0, total, detail=str(error)[:300])
-        return Grade(0.0, "error", 0, total, detail=str(errors[0])[-300:]) if errors else found
+            outcomes, errors = _read(result.artefacts[name])
+        except (ValueError, RecursionError) as error:
+            return Grade(0.0, "malformed", 0, total, detail=readable(str(error))[:300])
+        if errors:
+            return Grade(0.0, "error", 0, total, detail=readable(errors[0])[-300:])
+        return {node: outcome == "passed" for node, outcome in outcomes.items()}
 
     def _run(self, versions: Mapping[str, Version], tree: Mapping[str, str]) -> tuple[Result, str]:
         name = f"{secrets.token_hex(8)}.json"
@@ -188,6 +185,52 @@ class RepositoryGrader:
             artefacts=[name],
         )
         return result, name
+
+
+def _read(data: bytes) -> tuple[dict[str, str], list[str]]:
+    """Return the outcomes and errors of a result file, whose whole shape is checked here and nowhere else.
+
+    Raises:
+        ValueError: it has another shape.
+        RecursionError: it is nested too deep to be read.
+    """
+    answer = json.loads(data)
+    if not isinstance(answer, dict) or set(answer) != {"outcomes", "errors"}:
+        raise ValueError("not the fields of a result")
+    outcomes, errors = answer["outcomes"], answer["errors"]
+    if not isinstance(outcomes, dict) or not all(
+        value in ("passed", "failed") for value in outcomes.values()
+    ):
+        raise ValueError("not a mapping of ids to outcomes")
+    if not isinstance(errors, list) or not all(isinstance(error, str) for error in errors):
+        raise ValueError("not a list of errors")
+    return outcomes, errors
+
+
+def _tampering(
+    found: Mapping[str, bool], versions: Mapping[str, Version], required: frozenset[str]
+) -> str | None:
+    """Return what cannot be in outcomes of a run that nobody tampered with, or None."""
+    canaries = {name for version in versions.values() for name in version.canaries}
+    passed = {_function(node) for node, fine in found.items() if fine}
+    ran = {_function(node) for node in found}
+    if not ran <= canaries | {name for version in versions.values() for name in version.names}:
+        return "tests that do not exist"
+    if passed & canaries or not canaries <= ran:
+        return "a canary did not fail"
+    return None if _false_ones(versions, required) <= ran else "tests were taken out"
+
+
+def _false_ones(versions: Mapping[str, Version], required: frozenset[str]) -> set[str]:
+    """Return the random names of the required tests that have an expectation made wrong."""
+    needed = {name.partition("[")[0] for name in required}
+    return {n for path, v in versions.items() for n in v.false if f"{path}::{v.names[n]}" in needed}
+
+
+def _true_ids(required: frozenset[str], versions: Mapping[str, Version]) -> list[str]:
+    """Return the required ids whose test is a true one in these versions; those of no test are asked for always."""
+    false = {f"{path}::{version.names[n]}" for path, version in versions.items() for n in version.false}
+    return [name for name in required if name.partition("[")[0] not in false]
 
 
 def _tree(task: RepositoryTask, changes: Mapping[str, str | None]) -> dict[str, str]:
@@ -205,15 +248,14 @@ def _function(node: str) -> str:
     return node.partition("[")[0].rpartition("::")[2]
 
 
-def _by_original(found: Mapping[str, Any], versions: Mapping[str, Version]) -> dict[str, bool]:
+def _by_original(found: Mapping[str, bool], versions: Mapping[str, Version]) -> dict[str, bool]:
     """Translate random names back: original id -> passed. Canaries are left out."""
-    names = {name: original for version in versions.values() for name, original in version.names.items()}
+    names = {n: f"{path}::{own}" for path, version in versions.items() for n, own in version.names.items()}
     outcomes = {}
     for node, passed in found.items():
         function = _function(node)
         if function in names:
-            head, parameter = node.partition("[")[0], node[len(node.partition("[")[0]) :]
-            outcomes[head[: -len(function)] + names[function] + parameter] = passed in (True, "passed")
+            outcomes[names[function] + node[len(node.partition("[")[0]) :]] = passed
     return outcomes
 
 

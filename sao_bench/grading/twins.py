@@ -2,8 +2,12 @@
 
 A candidate's code runs in the process of the tests, so it can patch reports, compare equal to everything or
 read the expected value from its caller's frame. It does the same in a twin, where the expectation is wrong,
-and the twin passes: that gives it away. Names are random and each process sees one version of each test, so
-that nothing but computing the answer tells a test from its twin.
+and the twin passes: that gives it away. So nothing but computing the answer may tell a test from its twin:
+
+- Every file that runs is a mixture. Each test on its own is true in one secret run and a twin in all others,
+  so that no canary, count, order, size or outcome of another test says what holds for this one.
+- Each process sees one version of each test, under a random name.
+- Tests and twins are written alike: a wrong expectation has the form that a right one has.
 """
 
 from __future__ import annotations
@@ -13,19 +17,42 @@ import builtins
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
-SURPRISES = ("ZeroDivisionError", "UnicodeError", "BufferError", "StopIteration", "MemoryError", "EOFError")
+Change = Callable[[bool], None]
+"""Writes an expectation out, made wrong or (False) as it was."""
+
+SURPRISES = (
+    "ValueError",
+    "TypeError",
+    "KeyError",
+    "IndexError",
+    "ZeroDivisionError",
+    "RuntimeError",
+    "OSError",
+)
+OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Lt: ast.GtE,
+    ast.GtE: ast.Lt,
+    ast.Gt: ast.LtE,
+    ast.LtE: ast.Gt,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+}
 CANARIES = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One rewritten test file: its source, and random name -> original name of each test function.
+    """One rewritten test file: its source, and random name -> original `test_a` or `Class::test_a`.
 
-    `canaries` are names of functions that cannot pass; `false` are the random names whose expectation was
-    made wrong (empty for the true version).
+    `canaries` are names of functions that cannot pass; `false` are the random names of the tests that have an
+    expectation made wrong.
     """
 
     source: str
@@ -33,33 +60,32 @@ class Version:
     canaries: frozenset[str] = frozenset()
     false: frozenset[str] = field(default_factory=frozenset)
 
+    @property
+    def true(self) -> frozenset[str]:
+        """Random names of the tests that are as they were."""
+        return frozenset(self.names) - self.false
+
 
 def true_version(source: str) -> Version:
-    """Return the test file with random names and canaries among them."""
-    tree = ast.parse(source)
-    names = _rename(tree)
-    canaries = []
-    for _ in range(CANARIES):
-        name, number = _random_name(), secrets.randbelow(900) + 10
-        canaries.append(name)
-        canary = ast.parse(
-            f"def {name}():\n    assert {number} == {number + 1 + secrets.randbelow(9)}\n"
-        ).body
-        tree.body += canary
-    return Version(ast.unparse(ast.fix_missing_locations(tree)), names, frozenset(canaries))
+    """Return the test file with random names and canaries, and every expectation as it was."""
+    return _version(source, {})
 
 
-def false_version(source: str, turn: int) -> Version:
-    """Return the test file with one expectation of each test made wrong: number `turn`, counted round."""
+def mixtures(source: str, count: int) -> list[Version]:
+    """Return `count` versions of a test file; each test is true in exactly one of them, drawn for each anew.
+
+    In the others one of its expectations is wrong, each in its turn. A test without any is true in all.
+    """
+    wrong: list[dict[int, int]] = [{} for _ in range(count)]
     tree = ast.parse(source)
-    false = set()
-    names = _rename(tree)
-    for node in _tests(tree):
-        changes = list(_changes(node))
-        if changes:
-            changes[turn % len(changes)]()
-            false.add(node.name)
-    return Version(ast.unparse(ast.fix_missing_locations(tree)), names, false=frozenset(false))
+    _rename(tree)
+    for place, test in enumerate(_tests(tree)):
+        if any(_changes(test)):
+            kept, turn = secrets.randbelow(count), secrets.randbelow(1 << 16)
+            for run in range(count):
+                if run != kept:
+                    wrong[run][place] = turn + run - (run > kept)
+    return [_version(source, turns) for turns in wrong]
 
 
 def expectations(source: str) -> int:
@@ -67,67 +93,132 @@ def expectations(source: str) -> int:
     return max((len(list(_changes(node))) for node in _tests(ast.parse(source))), default=0)
 
 
+def _version(source: str, wrong: dict[int, int]) -> Version:
+    """Rewrite a test file; `wrong` is the number of the expectation to spoil, counted round, by place of a test."""
+    tree = ast.parse(source)
+    false = set()
+    names = _rename(tree)
+    for place, node in enumerate(_tests(tree)):
+        changes = list(_changes(node))
+        spoiled = wrong[place] % len(changes) if place in wrong else None
+        for number, change in enumerate(changes):
+            change(number == spoiled)
+        if spoiled is not None:
+            false.add(node.name)
+    canaries = _add_canaries(tree)
+    return Version(ast.unparse(ast.fix_missing_locations(tree)), names, canaries, frozenset(false))
+
+
+def _add_canaries(tree: ast.Module) -> frozenset[str]:
+    canaries = set()
+    for _ in range(CANARIES):
+        name, number = _random_name(), secrets.randbelow(900) + 10
+        canaries.add(name)
+        tree.body += ast.parse(
+            f"def {name}():\n    assert {number} == {number + 1 + secrets.randbelow(9)}\n"
+        ).body
+    return frozenset(canaries)
+
+
 def _random_name() -> str:
     return f"test_{secrets.token_hex(5)}"
 
 
-def _tests(tree: ast.Module) -> Iterator[FunctionNode]:
+def _is_test(node: ast.stmt) -> TypeGuard[FunctionNode]:
+    return isinstance(node, FunctionNode) and node.name.startswith("test")
+
+
+def _bodies(tree: ast.Module) -> Iterator[tuple[list[ast.stmt], str]]:
+    """Yield the bodies that hold tests, with what comes before their names in an id."""
+    yield tree.body, ""
     for node in tree.body:
-        inner = node.body if isinstance(node, ast.ClassDef) else [node]
-        for item in inner:
-            if isinstance(item, FunctionNode) and item.name.startswith("test"):
-                yield item
+        if isinstance(node, ast.ClassDef):
+            yield node.body, f"{node.name}::"
+
+
+def _tests(tree: ast.Module) -> Iterator[FunctionNode]:
+    for body, _ in _bodies(tree):
+        yield from filter(_is_test, body)
 
 
 def _rename(tree: ast.Module) -> dict[str, str]:
+    """Give every test a random name; return random name -> its own, behind that of its class."""
     names = {}
-    for node in _tests(tree):
-        name = _random_name()
-        names[name] = node.name
-        node.name = name
+    for body, prefix in _bodies(tree):
+        # Of two tests of one name only the last runs; under names of their own both would.
+        last = {item.name: item for item in body if _is_test(item)}
+        body[:] = [item for item in body if not _is_test(item) or last[item.name] is item]
+        for own, test in last.items():
+            test.name = _random_name()
+            names[test.name] = prefix + own
     return names
 
 
-def _changes(test: FunctionNode) -> Iterator[Callable[[], None]]:
+def _changes(test: FunctionNode) -> Iterator[Change]:
     """Yield one change for each expectation of a test; each makes just that one wrong."""
-    for node in ast.walk(test):
+    for node in list(ast.walk(test)):
         if isinstance(node, ast.Assert):
-            yield _wrong_assert(node, test)
+            yield _change_of_assert(node, test)
         elif isinstance(node, ast.With):
             yield from (
-                _wrong_raises(i.context_expr) for i in node.items if _is_call(i.context_expr, "raises")
+                _change_of_raises(i.context_expr) for i in node.items if _is_call(i.context_expr, "raises")
             )
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            change = _wrong_unittest(node.value, test)
+            change = _change_of_unittest(node.value, test)
             if change is not None:
                 yield change
 
 
-def _wrong_assert(node: ast.Assert, test: FunctionNode) -> Callable[[], None]:
+def _change_of_assert(node: ast.Assert, test: FunctionNode) -> Change:
     condition = node.test
     if (
         isinstance(condition, ast.Compare)
         and len(condition.ops) == 1
         and isinstance(condition.ops[0], ast.Eq)
     ):
-        operands = [condition.left, *condition.comparators]
-        target = _expected(operands, test)
-        if target is not None:
-            return lambda: _spoil(target)
+        target = _expected([condition.left, *condition.comparators], test)
+        return _spoiled(target) if target is not None else _compared(condition)
 
-    def negate() -> None:
-        node.test = ast.UnaryOp(ast.Not(), condition)
+    def change(wrong: bool) -> None:
+        if wrong:
+            node.test = _opposite(condition)
 
-    return negate
+    return change
 
 
-def _wrong_raises(call: ast.expr) -> Callable[[], None]:
+def _opposite(condition: ast.expr) -> ast.expr:
+    """Return the negation as a person would write it: `x not in y`, not `not x in y`."""
+    if isinstance(condition, ast.UnaryOp) and isinstance(condition.op, ast.Not):
+        return condition.operand
+    if isinstance(condition, ast.Compare) and len(condition.ops) == 1:
+        opposite = OPPOSITES[type(condition.ops[0])]
+        return ast.Compare(condition.left, [opposite()], condition.comparators)
+    return ast.UnaryOp(ast.Not(), condition)
+
+
+def _compared(condition: ast.Compare) -> Change:
+    """Compare with a computed value, or with a list of it: what equals everything equals both."""
+    (operand,) = condition.comparators
+
+    def change(wrong: bool) -> None:
+        first = secrets.choice((True, False))
+        body, place = ("v, [v]", int(wrong)) if first else ("[v], v", int(not wrong))
+        call = ast.parse(f"(lambda v: ({body}))(0)[{place}]", mode="eval").body
+        assert isinstance(call, ast.Subscript) and isinstance(call.value, ast.Call)
+        call.value.args[0] = operand
+        condition.comparators = [call]
+
+    return change
+
+
+def _change_of_raises(call: ast.expr) -> Change:
     assert isinstance(call, ast.Call)
 
-    def change() -> None:
-        usual = getattr(builtins, ast.unparse(call.args[0]), None) if call.args else None
-        fresh = [name for name in SURPRISES if not _related(getattr(builtins, name), usual)]
-        call.args[:1] = [ast.Name(secrets.choice(fresh or ["KeyboardInterrupt"]), ast.Load())]
+    def change(wrong: bool) -> None:
+        if wrong:
+            usual = getattr(builtins, ast.unparse(call.args[0]), None) if call.args else None
+            fresh = [name for name in SURPRISES if not _related(getattr(builtins, name), usual)]
+            call.args[:1] = [ast.Name(secrets.choice(fresh or ["KeyboardInterrupt"]), ast.Load())]
 
     return change
 
@@ -136,16 +227,16 @@ def _related(a: type[BaseException], b: Any) -> bool:
     return isinstance(b, type) and (issubclass(a, b) or issubclass(b, a))
 
 
-def _wrong_unittest(call: ast.Call, test: FunctionNode) -> Callable[[], None] | None:
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+def _change_of_unittest(call: ast.Call, test: FunctionNode) -> Change | None:
     function = call.func
     swap = {"assertTrue": "assertFalse", "assertFalse": "assertTrue", "assertIn": "assertNotIn"}
-    if name in swap and isinstance(function, ast.Attribute):
-        return lambda: setattr(function, "attr", swap[name])
-    if name in ("assertEqual", "assertAlmostEqual", "assertListEqual", "assertDictEqual"):
+    if not isinstance(function, ast.Attribute):
+        return None
+    if function.attr in swap:
+        return lambda wrong: setattr(function, "attr", swap[function.attr]) if wrong else None
+    if function.attr in ("assertEqual", "assertAlmostEqual", "assertListEqual", "assertDictEqual"):
         target = _expected(call.args[:2], test)
-        if target is not None:
-            return lambda: _spoil(target)
+        return None if target is None else _spoiled(target)
     return None
 
 
@@ -218,21 +309,36 @@ def _constants(node: ast.expr) -> list[ast.Constant]:
     return _constants(node.operand) if isinstance(node, ast.UnaryOp) else []
 
 
-def _spoil(places: list[ast.expr]) -> None:
+def _spoiled(places: list[ast.expr]) -> Change:
     """Change one constant in each place to another value of its type."""
-    for place in places:
-        constant = secrets.choice(_constants(place))
-        constant.value = _other(constant.value)
+
+    def change(wrong: bool) -> None:
+        for place in places if wrong else ():
+            constant = secrets.choice(_constants(place))
+            constant.value = _other(constant.value)
+
+    return change
 
 
 def _other(value: Any) -> Any:
+    """Return another value of the same kind, which nothing tells from a right one: no larger, no longer."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, int | float | complex):
-        return value + secrets.randbelow(3) + 1
+        return value + secrets.choice((-3, -2, -1, 1, 2, 3))
     if isinstance(value, str):
-        letter = secrets.choice("abcdefghijklmnopqrstuvwxyz")
-        return value[:-1] + letter if value and value[-1] != letter else value + letter
+        return _other_text(value)
     if isinstance(value, bytes):
-        return value + b"a"
+        return _other_text(value.decode("latin-1")).encode("latin-1")
     return 0
+
+
+def _other_text(value: str) -> str:
+    """Return the text with one letter or digit, where it has any, replaced by another of its kind."""
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    kinds = [letters, letters.upper(), "0123456789"]
+    places = [(i, kind) for i, letter in enumerate(value) for kind in kinds if letter in kind]
+    if not places:
+        return value + secrets.choice(letters)
+    place, kind = secrets.choice(places)
+    return value[:place] + secrets.choice(kind.replace(value[place], "")) + value[place + 1 :]
