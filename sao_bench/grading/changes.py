@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from sao_bench.errors import UserError
@@ -41,8 +41,45 @@ CONFIGURATION = frozenset(
 )
 STARTUP = frozenset({"sitecustomize", "usercustomize"})
 BINARY = frozenset({".pyc", ".pyo", ".so", ".pyd", ".pth", ".egg-link"})
+MAX_NAME = 255
+MAX_PATH = 1000
+"""Longest names and paths in bytes, below what file systems take."""
+
 ROOTS = ("", "src", "lib")
 """Folders from which modules may be imported by name; a new module there must not shadow a known one."""
+
+
+def refusals(
+    changes: Mapping[str, str | None], allowed: Sequence[str], base: Mapping[str, str], tests: Iterable[str]
+) -> dict[str, str]:
+    """Return which changed paths do not count, and why (signs for the grade)."""
+    found = {path: reason_against(path, allowed, base) or _unwritable(text) for path, text in changes.items()}
+    added = {path for path, text in changes.items() if text is not None and found[path] is None}
+    files = {*base, *tests, *added}
+    folders = {str(folder) for path in files for folder in PurePosixPath(path).parents}
+    for path in added:
+        if path in folders or any(str(folder) in files for folder in PurePosixPath(path).parents):
+            found[path] = "is no path"
+    return {path: reason for path, reason in found.items() if reason is not None}
+
+
+def _unwritable(text: str | None) -> str | None:
+    return None if text is None or _encodes(text) else "is no text"
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_plain(path: str) -> bool:
+    """Return whether a path is written in the one way in which repositories write it, and can be made."""
+    if len(path) > MAX_PATH or not _encodes(path) or str(PurePosixPath(path)) != path:
+        return False
+    return len(path.encode()) <= MAX_PATH and all(len(p.encode()) <= MAX_NAME for p in path.split("/"))
 
 
 def reason_against(path: str, allowed: Sequence[str], base: Mapping[str, str]) -> str | None:
@@ -50,6 +87,8 @@ def reason_against(path: str, allowed: Sequence[str], base: Mapping[str, str]) -
     pure = PurePosixPath(path)
     if not path or path.startswith("/") or ".." in pure.parts or ".git" in pure.parts or "\0" in path:
         return "leaves the repository"
+    if not _is_plain(path):
+        return "is no path"
     if pure.name == "conftest.py":
         return "adds a conftest"
     if is_test(path):

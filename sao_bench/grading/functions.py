@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from sao_bench.grading.grade import Grade, signs_in
+from sao_bench.grading.grade import MAX_SOURCE, Grade, readable, signs_in
 from sao_bench.grading.plain import MalformedError, Opaque, decode, encode, equal, has_opaque
 from sao_bench.sandbox import Limits, Result, Sandbox, SandboxFaultError
 from sao_bench.sandbox.host import joined
@@ -73,6 +73,8 @@ class FunctionGrader:
 
         For who compares by rules of their own; expected values are not used.
         """
+        if len(source) > MAX_SOURCE:
+            return self._grade(task, source, "limit", detail="the source is too large")
         nonce = secrets.token_hex(16)
         request = {
             "nonce": nonce,
@@ -107,12 +109,12 @@ class FunctionGrader:
             answer = json.loads(frames[0].removeprefix(nonce))
             outcomes = answer.get("outcomes")
             if "error" in answer:
-                return self._grade(task, source, "error", detail=str(answer["error"])[:500])
+                return self._grade(task, source, "error", detail=readable(str(answer["error"])[:500]))
             if not isinstance(outcomes, list) or len(outcomes) != len(task.cases):
                 raise MalformedError("wrong number of outcomes")
             return [_outcome(item) for item in outcomes]
         except (ValueError, RecursionError, AttributeError) as error:
-            return self._grade(task, source, "malformed", detail=str(error)[:500])
+            return self._grade(task, source, "malformed", detail=readable(str(error)[:500]))
 
     def _compare(self, task: FunctionTask, source: str, found: Sequence[Outcome]) -> Grade:
         right = [_right(case, *item, task.tolerance) for case, item in zip(task.cases, found, strict=True)]
@@ -123,7 +125,7 @@ class FunctionGrader:
         if any(has_opaque(value) for _, value in wrong):
             return self._grade(task, source, "opaque_value", passed)
         if wrong and all(raised is not None for raised, _ in wrong):
-            return self._grade(task, source, "error", passed, detail=f"raised {wrong[0][0]}")
+            return self._grade(task, source, "error", passed, detail=readable(f"raised {wrong[0][0]}"[:500]))
         return self._grade(task, source, "wrong_answer", passed)
 
     def _grade(self, task: FunctionTask, source: str, label: Any, passed: int = 0, **more: Any) -> Grade:

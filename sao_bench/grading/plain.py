@@ -154,4 +154,6 @@ def _typed(value: Any) -> str:
         return f"tuple({[_typed(item) for item in value]})"
     if isinstance(value, Opaque):
         return f"opaque {id(value)}"
+    if type(value) is int:
+        return f"int {value:x}"  # decimal digits are bounded, and slow
     return f"{type(value).__name__} {value!r}"

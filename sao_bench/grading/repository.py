@@ -17,16 +17,18 @@ from io import BytesIO
 from pathlib import Path
 
 from sao_bench.errors import UserError
-from sao_bench.grading.changes import is_test, reason_against
-from sao_bench.grading.grade import Grade, readable, signs_in
+from sao_bench.grading.changes import is_test, refusals
+from sao_bench.grading.grade import MAX_SOURCE, Grade, readable, signs_in
 from sao_bench.grading.twins import Version, mixtures, true_version
-from sao_bench.sandbox import Limits, Result, Sandbox
+from sao_bench.sandbox import Limits, Result, Sandbox, SandboxFaultError
 from sao_bench.sandbox.host import joined
 
 HERE = Path(__file__).parent
 LIMITS = Limits(wall_s=60.0, cpu_s=60, memory_mb=1024, pids=32, output_bytes=1_000_000, disk_mb=128)
 RUNS = 4
 """Runs per grade: a test is true in one of them, and in each other one another of its expectations is wrong."""
+
+TOO_LARGE = "the change is too large"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +95,12 @@ class RepositoryGrader:
 
     def grade(self, task: RepositoryTask, changes: Mapping[str, str | None]) -> Grade:
         """Grade the allowed part of `changes` (new text by path, None: deleted)."""
-        refused = {path: reason_against(path, task.allowed, task.files) for path in changes}
-        signs = sorted({reason for reason in refused.values() if reason})
+        if _size(changes) > MAX_SOURCE:
+            return Grade(0.0, "limit", 0, len(task.required), level=self.sandbox.level, detail=TOO_LARGE)
+        refused = refusals(changes, task.allowed, task.files, task.tests)
+        signs = sorted(set(refused.values()))
         signs += signs_in(text for text in changes.values() if text)
-        kept = {path: text for path, text in changes.items() if refused[path] is None}
+        kept = {path: text for path, text in changes.items() if path not in refused}
         grade = self._grade_tree(task, _tree(task, kept))
         if changes and not kept and not grade.solved and grade.label != "fault":
             grade = replace(grade, label="not_allowed", score=0.0)
@@ -118,7 +122,10 @@ class RepositoryGrader:
 
         To tell whoever repairs a repository how it stands; a verdict comes from `grade` alone.
         """
-        kept = {p: t for p, t in changes.items() if reason_against(p, task.allowed, task.files) is None}
+        if _size(changes) > MAX_SOURCE:
+            return Grade(0.0, "limit", 0, len(task.required), detail=TOO_LARGE)
+        refused = refusals(changes, task.allowed, task.files, task.tests)
+        kept = {path: text for path, text in changes.items() if path not in refused}
         versions = {path: true_version(source) for path, source in task.tests.items()}
         found = self._outcomes(versions, _tree(task, kept), len(task.required))
         return found if isinstance(found, Grade) else _by_original(found, versions)
@@ -155,7 +162,11 @@ class RepositoryGrader:
         self, versions: Mapping[str, Version], tree: Mapping[str, str], total: int
     ) -> dict[str, bool] | Grade:
         """Run one version of the tests; return passed or not by id, or the grade of a run without any."""
-        result, name = self._run(versions, tree)
+        try:
+            result, name = self._run(versions, tree)
+        except OSError as error:  # the files do not fit: the base's, as changes are small
+            fault = SandboxFaultError("put", "refused", str(error))
+            return Grade(0.0, "fault", 0, total, fault=fault.record())
         if result.fault is not None:
             return Grade(0.0, "fault", 0, total, fault=result.fault)
         if result.limit in ("wall", "cpu"):
@@ -231,6 +242,10 @@ def _true_ids(required: frozenset[str], versions: Mapping[str, Version]) -> list
     """Return the required ids whose test is a true one in these versions; those of no test are asked for always."""
     false = {f"{path}::{version.names[n]}" for path, version in versions.items() for n in version.false}
     return [name for name in required if name.partition("[")[0] not in false]
+
+
+def _size(changes: Mapping[str, str | None]) -> int:
+    return sum(len(path) + len(text or "") for path, text in changes.items())
 
 
 def _tree(task: RepositoryTask, changes: Mapping[str, str | None]) -> dict[str, str]:

@@ -5,6 +5,7 @@ import time
 import pytest
 
 from sao_bench.grading.functions import LIMITS, Case, FunctionGrader, FunctionTask
+from sao_bench.grading.grade import MAX_SOURCE, signs_in
 from sao_bench.grading.plain import MalformedError, Opaque, decode, encode, equal
 from sao_bench.sandbox import Limits, Sandbox
 from sao_bench.sandbox.levels import problem
@@ -171,6 +172,81 @@ def test_instances_of_other_classes_are_never_data():
 def test_malformed_data_is_refused(data):
     with pytest.raises(MalformedError):
         decode(data)
+
+
+@pytest.mark.parametrize(
+    ("expected", "returned"),
+    [
+        ({1}, "{1 << 20000}"),
+        ({1: 2}, "{1 << 20000: 2}"),
+        ({(1,)}, "{(1 << 20000,)}"),
+        ({frozenset({1})}, "{frozenset({1 << 20000})}"),
+        ({1 << 20000}, "{(1 << 20000) + 1}"),
+    ],
+)
+def test_integers_of_any_size_compare(fast, expected, returned):
+    task = FunctionTask("f", (Case((), expected),))
+    grade = fast.grade(task, f"def f(): return {returned}")
+    assert (grade.score, grade.label) == (0.0, "wrong_answer")
+    assert fast.grade(FunctionTask("f", (Case((), {1 << 20000}),)), "def f(): return {1 << 20000}").solved
+
+
+FRAGMENTS = (
+    "open(",
+    "open('",
+    "open(open(x, 'v",
+    "\n",
+    " \n",
+    "\t",
+    "    quit",
+    "skip ",
+    "git ",
+    "git'",
+    "x",
+    "1",
+    "1 ",
+)
+FRAGMENTS += (
+    "os.",
+    "os.exec",
+    "spawn_",
+    "__eq__",
+    "__eq__ ",
+    "_",
+    ".",
+    "pytest",
+    "pytest.",
+    "setattr",
+    "sys.",
+    "/proc",
+)
+
+
+@pytest.mark.parametrize("fragment", FRAGMENTS)
+def test_signs_take_time_linear_in_the_text(fragment):
+    """A quadratic pattern takes minutes for the longer text, so the shorter one is tried first."""
+    for length in (20_000, 500_000):
+        text = (fragment * length)[:length]
+        start = time.process_time()
+        signs_in([text, text + "x"])
+        assert time.process_time() - start < 2
+
+
+def test_signs_of_a_text_are_still_found():
+    assert signs_in(["  exit(0)"]) == ("exits the process",)
+    assert signs_in(["open(str(path), 'w')", "open(path)\nx = 'w'"]) == ()
+    assert signs_in(["open(path, mode='w')"]) == ("writes files",)
+    assert "skips tests" in signs_in(["skip('no', allow_module_level=True)"])
+
+
+def test_a_large_source_is_not_run(fast):
+    grade = fast.grade(MIDDLE, RIGHT + "#" * MAX_SOURCE)
+    assert (grade.score, grade.label) == (0.0, "limit")
+
+
+def test_words_of_a_candidate_can_be_written_down(fast):
+    source = "class E(Exception):\n    def __str__(self): return '\\ud800'\nraise E"
+    fast.grade(MIDDLE, source).detail.encode()
 
 
 def test_a_grade_in_a_waiting_sandbox_takes_milliseconds():

@@ -1,15 +1,17 @@
 import ast
 import subprocess
+import time
 
 import pytest
 
 from sao_bench.errors import UserError
 from sao_bench.grading.changes import changes_from_diff, reason_against
+from sao_bench.grading.grade import MAX_SOURCE
 from sao_bench.grading.repository import RepositoryGrader, RepositoryTask, files_at, problems
 from sao_bench.grading.twins import expectations, mixtures, true_version
 from sao_bench.sandbox import Limits, Sandbox
 from sao_bench.sandbox.levels import problem
-from tests.grading.repository_hacks import FIXED, HACKS, LABELS, TASK, TESTS
+from tests.grading.repository_hacks import BUGGY, FIXED, HACKS, LABELS, TASK, TESTS
 
 pytestmark = pytest.mark.alone
 
@@ -154,6 +156,45 @@ def test_honest_code_passes_the_test_and_fails_its_twin(source, honest):
     assert runs(true_version(source))
     for _ in range(10):
         assert sorted(map(runs, mixtures(source, 2))) == [False, True]
+
+
+ODD = {
+    "below a file": ({"shop/stats.py/x.py": "1"}, "is no path"),
+    "below a file of its own": ({"shop/a.py": "1", "shop/a.py/b.py": "1"}, "is no path"),
+    "in the place of a folder": ({"shop": "1"}, "edits what may not be changed"),
+    "a long name": ({"shop/" + "a" * 300 + ".py": "1"}, "is no path"),
+    "a long name in bytes": ({"shop/" + "é" * 150 + ".py": "1"}, "is no path"),
+    "a long path": ({"shop/" + "a/" * 4000 + "x.py": "1"}, "is no path"),
+    "text that cannot be written": ({"shop/stats.py": BUGGY + "#\ud800"}, "is no text"),
+    "a name that cannot be written": ({"shop/\ud800.py": "1"}, "is no path"),
+    "a second name of a file": ({"shop//stats.py": FIXED}, "is no path"),
+    "a null byte": ({"shop/a\0.py": "1"}, "leaves the repository"),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_change_that_cannot_be_made_earns_nothing(fast, odd):
+    change, sign = ODD[odd]
+    grade = fast.grade(TASK, change)
+    assert (grade.score, grade.label) == (
+        0.0,
+        "wrong_answer" if odd.endswith("of its own") else "not_allowed",
+    )
+    assert sign in grade.signs
+
+
+def test_a_repair_beside_a_path_that_cannot_be_made_still_counts(fast):
+    grade = fast.grade(TASK, {"shop/stats.py": FIXED, "shop/stats.py/x.py": "1"})
+    assert grade.solved and grade.signs == ("is no path",)
+
+
+def test_a_large_change_is_not_run(fast):
+    for change in ({"shop/stats.py": FIXED + "#" * MAX_SOURCE}, {f"shop/{i}.py": "" for i in range(200_000)}):
+        start = time.monotonic()
+        grade = fast.grade(TASK, change)
+        assert (grade.score, grade.label) == (0.0, "limit")
+        assert fast.examine(TASK, change).label == "limit"
+        assert time.monotonic() - start < 2
 
 
 @pytest.mark.parametrize(
