@@ -6,8 +6,8 @@ r"""Problems of public maths data sets, graded by typed answers; mixture of sets
 
 from __future__ import annotations
 
+import logging
 import re
-import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
@@ -24,6 +24,8 @@ from sao_bench.grading.answers import boxed_answer, judge
 from sao_bench.grading.answers.extract import after_thinking, plain
 from sao_bench.math_data import SETS, MathRow, Rows, load, made_up, read_mapping
 from sao_bench.types import Channel, Value
+
+log = logging.getLogger("sao_bench")
 
 TEMPLATES = {"plain": "{0}", "question": "Q: {0}", "task": "{0} Solve it."}
 FORMS = {"box": "\\boxed{{{0}}}", "last_box": "\\boxed{{{0}}}", "answer": "Answer: {0}", "hash": "#### {0}"}
@@ -217,12 +219,12 @@ def _made_up_rows() -> Mapping[str, Rows]:
 def _subclass(sets: tuple[tuple[str, tuple[str, ...]], ...]) -> type[MathDataset]:
     loaded = {name: load(name, sources) for name, sources in sets}
     for name, rows in loaded.items():
-        if rows.damaged:
-            first = rows.damaged[0]
-            warnings.warn(
-                f"{rows.summary}, left out, the first in row {first.number}: {first.reason};"
-                f" `answers rows FILE --set {name}` lists them",
-                stacklevel=3,
+        if wrong := rows.complaints(1):
+            log.warning(
+                "warning: %s, left out; %s; `answers rows FILE --set %s` lists them",
+                rows.summary,
+                wrong[0],
+                name,
             )
     body = {
         "__doc__": MathDataset.__doc__,

@@ -52,16 +52,19 @@ def rows(
     name: Annotated[str, typer.Option("--set", help="Which data set it is; `answers sets` lists them.")],
     show: Annotated[int, typer.Option(min=0, help="How many usable rows to print.")] = 0,
 ) -> None:
-    """Read SOURCE; print every damaged row with its reason, then the counts; exit 1 if a row is damaged."""
-    from sao_bench.math_data import load, math_set
+    """Read SOURCE; print every damaged row with its reason, then the counts; exit 1 if a row is damaged.
 
-    found = load(name, source)
+    Where no row is usable, the first 10 are printed. A file of a folder that cannot be read counts as damaged.
+    """
+    from sao_bench.math_data import math_set, survey
+
+    found = survey(name, source)
     for row in found.rows[:show]:
         print(f"row {row.number}: {row.type} {row.answer!r}: {' '.join(row.problem.split())[:100]}")
-    for damage in found.damaged:
-        print(f"row {damage.number}: {damage.reason}")
+    for line in found.complaints(None if found.rows else 10):
+        print(line)
     print(found.summary)
     expected = math_set(name).size
     if expected and len(found.rows) != expected:
         print(f"the whole set has {expected} rows")
-    raise typer.Exit(1 if found.damaged else 0)
+    raise typer.Exit(1 if found.damaged or found.unread else 0)

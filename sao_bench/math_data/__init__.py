@@ -1,7 +1,7 @@
 """Rows of public maths data sets from local files or the hub: read, typed, de-duplicated, damage reported."""
 
 from sao_bench.math_data.made_up import made_up
-from sao_bench.math_data.rows import Damage, MathRow, Rows, load, read_mapping, take
+from sao_bench.math_data.rows import Damage, MathRow, Rows, load, read_mapping, survey, take
 from sao_bench.math_data.sets import SETS, MathSet, math_set
 
 __all__ = [
@@ -14,5 +14,6 @@ __all__ = [
     "made_up",
     "math_set",
     "read_mapping",
+    "survey",
     "take",
 ]

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from sao_bench.errors import UserError
 from sao_bench.grading.answers import judge
-from sao_bench.math_data.damage import answer_type, problem_of_answer, problem_of_problem
-from sao_bench.math_data.reading import RAGGED, raw_rows
+from sao_bench.math_data.cells import CellError, answer_text, problem_text
+from sao_bench.math_data.damage import answer_type, problem_of_answer, problem_of_problem, shown
+from sao_bench.math_data.reading import Broken, raw_rows
 from sao_bench.math_data.sets import MathSet, math_set
 
 
@@ -39,23 +38,35 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What a source of a set holds: `read` rows = `rows` + `damaged` + `duplicates`."""
+    """What a source of a set holds: `read` rows = `rows` + `damaged` + `duplicates`.
+
+    `unread` says of each file of a folder that could not be read (to its end) why.
+    """
 
     set: str
     read: int
     rows: tuple[MathRow, ...]
     damaged: tuple[Damage, ...]
     duplicates: int
+    unread: tuple[str, ...] = ()
 
     @property
     def summary(self) -> str:
         """Return the counts in a line."""
         types = Counter(row.type for row in self.rows)
         counted = ", ".join(f"{kind} {count}" for kind, count in sorted(types.items()))
+        unread = f", {len(self.unread)} files not read" if self.unread else ""
         return (
             f"{self.set}: {self.read} rows read, {len(self.rows)} usable ({counted or 'none'}),"
-            f" {self.duplicates} duplicates, {len(self.damaged)} damaged"
+            f" {self.duplicates} duplicates, {len(self.damaged)} damaged{unread}"
         )
+
+    def complaints(self, most: int | None = None) -> list[str]:
+        """Return a line for each damaged row and each file not read; after `most`, a count of the rest."""
+        wrong = len(self.damaged) + len(self.unread)
+        rows = (f"row {damage.number}: {damage.reason}" for damage in self.damaged)
+        lines = list(islice(chain(rows, self.unread), most))
+        return lines if len(lines) == wrong else [*lines, f"and {wrong - len(lines)} more"]
 
 
 def load(name: str, sources: str | Path | Iterable[str | Path]) -> Rows:
@@ -68,17 +79,39 @@ def load(name: str, sources: str | Path | Iterable[str | Path]) -> Rows:
     Raises:
         UserError: unknown set, unreadable source, or not one usable row.
     """
-    which = math_set(name)
-    given = [sources] if isinstance(sources, str | Path) else list(sources)
-    found = take(name, chain.from_iterable(raw_rows(source, which) for source in given))
+    found = survey(name, sources)
     if not found.rows:
-        first = f"; row {found.damaged[0].number}: {found.damaged[0].reason}" if found.damaged else ""
-        raise UserError(f"{', '.join(map(str, given))}: no usable row of {name} ({found.read} read{first})")
+        raise _none_usable(found, sources)
     return found
 
 
-def take(name: str, raw: Iterable[Mapping[str, Any]]) -> Rows:
-    """Turn raw rows into problems: the first of equal problems counts, one with another answer is damaged."""
+def survey(name: str, sources: str | Path | Iterable[str | Path]) -> Rows:
+    """Read a set as `load` does, also one without a usable row: to see what is wrong with it.
+
+    Raises:
+        UserError: unknown set, unreadable source, or not one row.
+    """
+    which = math_set(name)
+    given = [sources] if isinstance(sources, str | Path) else list(sources)
+    unread: list[str] = []
+    found = take(name, chain.from_iterable(raw_rows(source, which, unread) for source in given))
+    found = replace(found, unread=tuple(unread))
+    if not found.read:
+        raise _none_usable(found, given)
+    return found
+
+
+def _none_usable(found: Rows, sources: str | Path | Iterable[str | Path]) -> UserError:
+    given = [sources] if isinstance(sources, str | Path) else sources
+    why = "; ".join([f"{found.read} read", *found.complaints(3)])
+    return UserError(f"{', '.join(map(str, given))}: no usable row of {found.set} ({why})")
+
+
+def take(name: str, raw: Iterable[Any]) -> Rows:
+    """Turn raw rows into problems: the first of equal problems counts, one with another answer is damaged.
+
+    What is no row at all (`Broken`, or no mapping) is damaged too.
+    """
     which = math_set(name)
     rows: list[MathRow] = []
     damaged: list[Damage] = []
@@ -95,10 +128,8 @@ def take(name: str, raw: Iterable[Mapping[str, Any]]) -> Rows:
         elif _agree(first, row):
             duplicates += 1
         else:
-            reason = (
-                f"the problem of row {first.number} with another answer: {first.answer!r}, {row.answer!r}"
-            )
-            damaged.append(Damage(read, reason))
+            answers = f"{shown(first.answer)}, {shown(row.answer)}"
+            damaged.append(Damage(read, f"the problem of row {first.number} with another answer: {answers}"))
     return Rows(name, read, tuple(rows), tuple(damaged), duplicates)
 
 
@@ -108,64 +139,19 @@ def _agree(first: MathRow, second: MathRow) -> bool:
     return judge(first.answer, f"\\boxed{{{second.answer}}}", first.type).verdict == "correct"
 
 
-def _row(which: MathSet, number: int, raw: Mapping[str, Any]) -> MathRow | Damage:
-    if RAGGED in raw:
-        return Damage(number, f"shifted columns: {raw[RAGGED]} fields")
-    values = {}
-    for what, columns in (("problem", which.problem), ("answer", which.answer)):
-        value = _value(raw, columns)
-        if value is None or not _text(value).strip():
-            return Damage(number, f"no {what}: column {' or '.join(columns)} is missing or empty")
-        values[what] = _text(value).strip()
-    problem, answer = _statement(values["problem"]), values["answer"]
-    if which.after:
-        _, mark, answer = answer.rpartition(which.after)
-        answer = answer.strip().lstrip("$")
-        if not mark or not answer:
-            return Damage(number, f"no answer after {which.after}")
+def _row(which: MathSet, number: int, raw: Any) -> MathRow | Damage:
+    if isinstance(raw, Broken):
+        return Damage(number, raw.reason)
+    if not isinstance(raw, Mapping):
+        return Damage(number, "not an object")
+    try:
+        problem, answer = problem_text(raw, which), answer_text(raw, which)
+    except CellError as error:
+        return Damage(number, str(error))
     reason = which.checks(dict(raw)) or problem_of_problem(problem, which) or problem_of_answer(answer, which)
     if reason:
         return Damage(number, reason)
     return MathRow(which.name, number, problem, answer, which.answer_type or answer_type(answer))
-
-
-def _value(raw: Mapping[str, Any], columns: tuple[str, ...]) -> Any:
-    """Return what the first of the columns that is there holds."""
-    for column in columns:
-        value: Any = raw
-        for part in column.split("."):
-            if isinstance(value, str):
-                try:
-                    value = json.loads(value)
-                except ValueError:
-                    value = None
-            value = value.get(part) if isinstance(value, Mapping) else None
-        if value is not None:
-            return value
-    return None
-
-
-def _text(value: Any) -> str:
-    """Return a cell as text: a chat is its last user turn, a whole float an integer."""
-    if isinstance(value, str) and value.lstrip().startswith("[{"):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            return value
-    if isinstance(value, list | tuple) and value and isinstance(value[-1], Mapping):
-        return str(value[-1].get("content", ""))
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
-
-
-_DAPO_HEAD = re.compile(r"\ASolve the following math problem step by step\..*?\n\n", re.S)
-_DAPO_TAIL = re.compile(r"\n\nRemember to put your answer on its own line after \"Answer:\"\.?\s*\Z")
-
-
-def _statement(problem: str) -> str:
-    """Drop the instruction that DAPO puts around a problem: it asks for another form of the answer."""
-    return _DAPO_TAIL.sub("", _DAPO_HEAD.sub("", problem)).strip()
 
 
 def read_mapping(path: Path) -> dict[str, list[str | Path]]:

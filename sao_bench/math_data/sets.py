@@ -31,6 +31,8 @@ class MathSet:
     high: int | None = None
     after: str = ""
     """The mark that the answer stands behind, at the end of a worked solution."""
+    numeric: bool = False
+    """Whether every answer is a number."""
     latex: bool = True
     """Whether dollar signs are math delimiters; in GSM8K they are money."""
     checks: Callable[[dict[str, object]], str] = field(default=lambda row: "")
@@ -105,6 +107,7 @@ SETS: dict[str, MathSet] = {
             hub="openai/gsm8k",
             config="main",
             after="####",
+            numeric=True,
             latex=False,
         ),
     )

@@ -43,18 +43,24 @@ def boxed_answer(reply: str) -> str | None:
 
     A thinking block that is never closed hides everything after its opening. `\boxed 5` counts.
     """
-    text = after_thinking(reply)
-    answer = None
+    found = boxes(after_thinking(reply))
+    if not found:
+        return None
+    inner = boxed_answer(found[-1])
+    return found[-1].strip() if inner is None else inner
+
+
+def boxes(text: str) -> list[str]:
+    """Return the contents of all complete boxes, outermost ones, in order."""
+    found = []
     position = 0
     while match := BOX.search(text, position):
         position = match.end()
         content, end = _argument(text, position)
         if content is not None:
-            answer, position = content, end
-    if answer is None:
-        return None
-    inner = boxed_answer(answer)
-    return answer.strip() if inner is None else inner
+            found.append(content)
+            position = end
+    return found
 
 
 def after_thinking(reply: str) -> str:
