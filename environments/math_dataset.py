@@ -223,7 +223,7 @@ def _subclass(sets: tuple[tuple[str, tuple[str, ...]], ...]) -> type[MathDataset
             log.warning(
                 "warning: %s, left out; %s; `answers rows FILE --set %s` lists them",
                 rows.summary,
-                wrong[0],
+                "; ".join(wrong),
                 name,
             )
     body = {

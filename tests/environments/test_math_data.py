@@ -172,9 +172,13 @@ def test_line_separators_inside_json_do_not_split_a_line(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("rows.jsonl", "{}\n{", "line 2 is not JSON"),
+        ("rows.jsonl", "{}\n{", "2 read; row 1: no problem: .*; row 2: not JSON: .*, character 2\\)"),
+        ("rows.jsonl", "1\n" * 5, "row 3: not an object; and 2 more\\)"),
         ("rows.json", "{", "cannot be read"),
-        ("rows.json", "[1, 2]", "not a list of rows"),
+        ("rows.json", '{"a": 1}', "not a list of rows"),
+        ("rows.json", "[" * 100_000, "cannot be read"),
+        ("rows.json", "[1, 2]", "2 read; row 1: not an object; row 2: not an object"),
+        ("rows.csv", "a\0,b\n1,2\n", "cannot be read: no line of column names"),
         ("rows.json", "[]", "no usable row of gsm8k \\(0 read\\)"),
         ("rows.csv", "", "no usable row of gsm8k \\(0 read\\)"),
         ("rows.csv", "a,b\n1,2\n", "no usable row of gsm8k \\(1 read; row 1: no problem: column question is"),
