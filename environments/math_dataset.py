@@ -21,7 +21,8 @@ from sao_bench.environments._single_turn import VERDICT_CHANNELS, SingleTurn
 from sao_bench.environment import Message, value_of
 from sao_bench.errors import UserError
 from sao_bench.grading.answers import boxed_answer, judge
-from sao_bench.grading.answers.extract import after_thinking, plain
+from sao_bench.grading.answers.extract import after_thinking
+from sao_bench.grading.answers.typesetting import plain
 from sao_bench.math_data import SETS, MathRow, Rows, load, made_up, read_mapping
 from sao_bench.types import Channel, Value
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from sao_bench.grading.answers import judge
-from sao_bench.grading.answers.extract import plain, unwrap_text
+from sao_bench.grading.answers.typesetting import plain, unwrap_text
 from sao_bench.math_data.sets import MathSet
 
 MAX_ANSWER = 500
@@ -120,7 +120,7 @@ def _is_number(text: str) -> bool:
 
 
 def _problem_of_integer(answer: str, which: MathSet) -> str:
-    bare = plain(answer)
+    bare = plain(answer).replace("°", "")
     if not _INTEGER.fullmatch(bare):
         return f"not a whole number: {shown(answer)}"
     value = int(bare.replace(",", "").split(".")[0])
@@ -144,7 +144,7 @@ def answer_type(answer: str) -> str:
     `(a, b)` is a tuple (an open interval compares alike), a bare list or braces a set, brackets of an interval
     or an inequality an interval, words text; what is none of these is an expression.
     """
-    text = unwrap_text(plain(answer)).strip()
+    text = unwrap_text(plain(answer)).replace("°", "").strip()
     squeezed = text.replace(" ", "")
     if _INTEGER.fullmatch(text):
         return "integer"

@@ -49,6 +49,52 @@ def test_computer_algebra_is_killed_at_its_deadline_and_answers_again():
     algebra.close()
 
 
+@pytest.mark.parametrize(
+    ("gold", "type", "answer", "verdict"),
+    [
+        ("900", "expression", "+".join(["1"] * 900), "correct"),
+        ("900", "expression", "+".join(["1"] * 901), "incorrect"),
+        ("1", "expression", "/".join(["1"] * 900), "correct"),
+        ("2", "expression", "\\sqrt" * 390 + "2", "incorrect"),
+        ("2", "expression", "\\frac" * 390 + "2", "incorrect"),
+        ("2", "expression", "\\sin " * 390 + "2", "incorrect"),
+        ("2", "expression", "2^" * 900 + "3", "incorrect"),
+        ("2", "expression", "|" * 900 + "2", "incorrect"),
+        ("3", "integer", "3" + "!" * 1900, "incorrect"),
+        ("3", "integer", "\\boxed{" * 1500 + "3" + "}" * 1500, "correct"),
+        ("3", "integer", "\\boxed{" * 50_000, "incorrect"),
+        ("5", "integer", "\\text{" * 900 + "5" + "}" * 900, "correct"),
+        ("5", "integer", "\\text{" * 3000 + "5" + "}" * 3000, "incorrect"),
+        ("5", "integer", "5" + "{,}234" * 1200, "incorrect"),
+        ("7", "integer", "7 " + "a" * 9000 + "!", "incorrect"),
+        ("7", "integer", "7 " + "cm " * 3000 + "!", "incorrect"),
+        ("(1,2)", "tuple", "(" * 4000 + "," + ")" * 4000, "incorrect"),
+        ("{1}", "set", "\\{" * 2000 + "1" + "\\}" * 2000, "incorrect"),
+        ("{1}", "set", ",".join(["1"] * 4000), "correct"),
+        ("(0,1)", "interval", "(0,1)" + "\\cup(0,1)" * 900, "correct"),
+        ("y=x", "equation", "y=" + "+".join(["x"] * 800), "incorrect"),
+        ("1" + "0" * 3000, "integer", "1", "not_judged"),
+    ],
+)
+def test_long_and_deep_answers_are_judged_at_once(gold, type, answer, verdict):
+    start = time.process_time()
+    assert judge(gold, f"\\boxed{{{answer}}}", type).verdict == verdict
+    assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize("type", ["set", "tuple", "integer"])
+def test_the_deadline_is_one_for_all_parts_of_an_answer(type):
+    pytest.importorskip("math_verify", reason="needs sao-bench[math]")
+    judge("6", "\\boxed{\\sum_{k=1}^{3} k}", "integer")
+    sums = [f"\\sum_{{k=1}}^{{10^{{10}}}} {i} k!" for i in range(6)]
+    gold = "(1,2,3,4,5,6)" if type == "tuple" else "5"
+    separator = "=" if type == "integer" else ","
+    start = time.monotonic()
+    judgement = judge(gold, f"\\boxed{{{separator.join(sums)}}}", type, deadline_s=2.0)
+    assert judgement.verdict == "incorrect"
+    assert time.monotonic() - start < 20, "the deadline, and at most one new child on a busy machine"
+
+
 def test_judging_works_from_a_thread():
     verdicts = []
     thread = threading.Thread(

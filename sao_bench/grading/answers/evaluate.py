@@ -1,4 +1,4 @@
-"""Values of formula trees, and whether two formulas are the same function.
+"""Values of formula trees.
 
 Exact over the rationals wherever the formula allows it (so 1/2^99 is not 1/2^98), else at 400 digits.
 Guards bound every intermediate number, so that no nested power can run away.
@@ -14,15 +14,12 @@ from typing import Any
 
 import mpmath
 
-from sao_bench.grading.answers.formula import TooLargeError, Tree, names
-from sao_bench.seeding import generator
+from sao_bench.grading.answers.formula import TooLargeError, Tree
 
 MAX_BITS = 20_000
 MAX_MAGNITUDE = 1e5
 DIGITS = 400
-SAME = mpmath.mpf(10) ** -350
-POINTS = 12
-ENOUGH_POINTS = 3
+MAX_ANGLE = 1e40
 
 ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 
@@ -50,7 +47,10 @@ def exact(tree: Tree, at: Mapping[str, Fraction] | None = None) -> Fraction:
         if at is None or tree[1] not in at:
             raise InexactError(tree[1])
         return at[tree[1]]
-    values = [exact(child, at) for child in tree[1:]]
+    try:
+        values = [exact(child, at) for child in tree[1:]]
+    except RecursionError as error:
+        raise TooLargeError("too deep") from error
     if kind in ARITHMETIC:
         return _bounded(ARITHMETIC[kind](*values))
     if kind not in _EXACT:
@@ -102,9 +102,17 @@ def _integer_root(value: int, degree: int) -> int:
 def _factorial(n: Fraction) -> Fraction:
     if n.denominator != 1 or n < 0:
         raise InexactError("factorial")
-    if n > 1500:
+    if n > 2400:
         raise TooLargeError("factorial")
     return Fraction(math.factorial(int(n)))
+
+
+def _double_factorial(n: Fraction) -> Fraction:
+    if n.denominator != 1 or n < 0:
+        raise InexactError("double factorial")
+    if n > 4000:
+        raise TooLargeError("double factorial")
+    return Fraction(math.prod(range(int(n), 0, -2)))
 
 
 def _binomial(n: Fraction, k: Fraction) -> Fraction:
@@ -113,6 +121,18 @@ def _binomial(n: Fraction, k: Fraction) -> Fraction:
     if n > MAX_BITS:
         raise TooLargeError("binomial")
     return Fraction(math.comb(int(n), int(k)))
+
+
+def _remainder(a: Fraction, b: Fraction) -> Fraction:
+    if not b:
+        raise UndefinedError("remainder of a division by zero")
+    return a % b
+
+
+def _integers(values: tuple[Fraction, ...]) -> list[int]:
+    if any(value.denominator != 1 for value in values):
+        raise InexactError("not an integer")
+    return [int(value) for value in values]
 
 
 _EXACT: dict[str, Any] = {
@@ -124,11 +144,17 @@ _EXACT: dict[str, Any] = {
     "floor": lambda x: Fraction(math.floor(x)),
     "ceil": lambda x: Fraction(math.ceil(x)),
     "factorial": _factorial,
+    "double_factorial": _double_factorial,
     "binom": _binomial,
+    "mod": _remainder,
+    "max": max,
+    "min": min,
+    "gcd": lambda *values: Fraction(math.gcd(*_integers(values))),
+    "lcm": lambda *values: Fraction(math.lcm(*_integers(values))),
 }
 
 
-def numeric(tree: Tree, at: Mapping[str, Any] | None = None) -> Any:
+def numeric(tree: Tree, at: Mapping[str, Fraction] | None = None, digits: int = DIGITS) -> Any:
     """Return the value of a tree as an mpmath number of 400 digits (complex where it is).
 
     Raises:
@@ -136,25 +162,34 @@ def numeric(tree: Tree, at: Mapping[str, Any] | None = None) -> Any:
         UndefinedError: no finite value here.
         TooLargeError: a magnitude beyond e^100000.
     """
-    with mpmath.workdps(DIGITS):
+    with mpmath.workdps(digits):
         try:
-            return _numeric(tree, at or {})
-        except (ZeroDivisionError, ValueError, OverflowError) as error:
+            return _numeric(tree, {name: as_number(value) for name, value in (at or {}).items()})
+        except RecursionError as error:
+            raise TooLargeError("too deep") from error
+        except (ArithmeticError, ValueError, TypeError, mpmath.libmp.NoConvergence) as error:
             if isinstance(error, InexactError | TooLargeError):
                 raise
             raise UndefinedError(str(error)) from error
 
 
+def as_number(value: Any) -> Any:
+    """Return an mpmath number for a fraction, at the precision in force; mpmath numbers as they are."""
+    return mpmath.mpf(value.numerator) / value.denominator if isinstance(value, Fraction) else value
+
+
 def _numeric(tree: Tree, at: Mapping[str, Any]) -> Any:
     kind = tree[0]
     if kind == "number":
-        return mpmath.mpf(tree[1].numerator) / tree[1].denominator
+        return as_number(tree[1])
     if kind == "name":
         if tree[1] in at:
             return at[tree[1]]
         if tree[1] not in _CONSTANTS:
             raise InexactError(tree[1])
         return +_CONSTANTS[tree[1]]
+    if kind not in _NUMERIC:
+        raise InexactError(kind)
     value = _NUMERIC[kind](*(_numeric(child, at) for child in tree[1:]))
     if not mpmath.isfinite(value):
         raise UndefinedError(kind)
@@ -167,13 +202,13 @@ def _guarded_power(base: Any, exponent: Any) -> Any:
     return mpmath.power(base, exponent)
 
 
-def _guarded(function: Any) -> Any:
+def _guarded(function: Any, limit: float = MAX_MAGNITUDE) -> Any:
     """Refuse arguments for which the function's cost or value grows without bound."""
 
-    def call(x: Any) -> Any:
-        if abs(x) > MAX_MAGNITUDE:
+    def call(*arguments: Any) -> Any:
+        if any(abs(x) > limit for x in arguments):
             raise TooLargeError("argument")
-        return function(x)
+        return function(*arguments)
 
     return call
 
@@ -194,98 +229,19 @@ _NUMERIC: dict[str, Any] = {
     "neg": operator.neg,
     "abs": abs,
     "factorial": _guarded(mpmath.factorial),
-    "binom": mpmath.binomial,
+    "double_factorial": _guarded(mpmath.fac2),
+    "binom": _guarded(mpmath.binomial),
+    "degrees": lambda x: x * mpmath.pi / 180,
+    "max": max,
+    "min": min,
     "ln": mpmath.log,
     "log": lambda x, base=None: mpmath.log(x) if base is None else mpmath.log(x) / mpmath.log(base),
     "arcsin": mpmath.asin,
     "arccos": mpmath.acos,
     "arctan": mpmath.atan,
+    **{name: _guarded(getattr(mpmath, name)) for name in ["sinh", "cosh", "tanh", "exp", "floor", "ceil"]},
     **{
-        name: _guarded(getattr(mpmath, name))
-        for name in ["sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh", "exp", "floor", "ceil"]
+        name: _guarded(getattr(mpmath, name), MAX_ANGLE)
+        for name in ["sin", "cos", "tan", "cot", "sec", "csc"]
     },
 }
-
-
-def same(a: Tree, b: Tree) -> bool | None:
-    """Return whether two trees are the same function of their variables; None if that stayed open.
-
-    Rational functions are compared exactly at random rational points (Schwartz-Zippel), others to
-    350 digits. Points at which either side is undefined, or not real, are left out while others
-    remain.
-    """
-    results = [_compare(a, b, point) for point in _points(names(a) | names(b))]
-    decided = [equal for equal, real in results if equal is not None and real]
-    if len(decided) < min(ENOUGH_POINTS, len(results)):
-        decided = [equal for equal, _ in results if equal is not None]
-    return all(decided) if decided else None
-
-
-def proportional(a: Tree, b: Tree) -> bool | None:
-    """Return whether a = k b for a number k that is not zero; None if that stayed open."""
-    variables = names(a) | names(b)
-    ratios = []
-    for point in _points(variables):
-        try:
-            top, bottom = _value(a, point), _value(b, point)
-        except UndefinedError:
-            continue
-        if _is_zero(top) and _is_zero(bottom):
-            continue
-        if _is_zero(top) or _is_zero(bottom):
-            return False
-        ratios.append(_as_mp(top) / _as_mp(bottom) if type(top) is not type(bottom) else top / bottom)
-    if not ratios or (variables and len(ratios) < ENOUGH_POINTS):
-        return None
-    return all(_equal(ratio, ratios[0]) for ratio in ratios)
-
-
-def _points(variables: set[str]) -> list[dict[str, Fraction]]:
-    if not variables:
-        return [{}]
-    points = []
-    for index in range(POINTS):
-        rng = generator(0, "answers.point", index)
-        numerators = rng.integers(1, 900, len(variables))
-        signs = rng.choice([-1, 1], len(variables)) if index % 2 else [1] * len(variables)
-        points.append(
-            {
-                v: Fraction(int(n) * int(s), 211)
-                for v, n, s in zip(sorted(variables), numerators, signs, strict=True)
-            }
-        )
-    return points
-
-
-def _value(tree: Tree, point: Mapping[str, Fraction]) -> Any:
-    try:
-        return exact(tree, point)
-    except InexactError:
-        with mpmath.workdps(DIGITS):
-            return numeric(tree, {k: mpmath.mpf(v.numerator) / v.denominator for k, v in point.items()})
-
-
-def _compare(a: Tree, b: Tree, point: Mapping[str, Fraction]) -> tuple[bool | None, bool]:
-    try:
-        left, right = _value(a, point), _value(b, point)
-    except UndefinedError:
-        return None, False
-    real = all(mpmath.im(_as_mp(value)) == 0 for value in (left, right))
-    return _equal(left, right), real
-
-
-def _as_mp(value: Any) -> Any:
-    with mpmath.workdps(DIGITS):
-        return mpmath.mpf(value.numerator) / value.denominator if isinstance(value, Fraction) else value
-
-
-def _is_zero(value: Any) -> bool:
-    return value == 0 if isinstance(value, Fraction) else abs(value) < SAME
-
-
-def _equal(a: Any, b: Any) -> bool:
-    if isinstance(a, Fraction) and isinstance(b, Fraction):
-        return a == b
-    with mpmath.workdps(DIGITS):
-        left, right = _as_mp(a), _as_mp(b)
-        return bool(abs(left - right) <= SAME * max(abs(left), abs(right), SAME))

@@ -1,4 +1,4 @@
-"""From a reply to the text of its answer: drop the thinking, take the last box, undo typesetting."""
+"""From a reply to the text of its answer: drop the thinking, take the last box."""
 
 from __future__ import annotations
 
@@ -6,60 +6,50 @@ import re
 
 THINK_OPEN = re.compile(r"<(think|thinking|reasoning)>", re.I)
 THINK_CLOSE = re.compile(r"</(think|thinking|reasoning)>", re.I)
-BOX = re.compile(r"\\(?:boxed|fbox)\b\s*")
-WRAPPERS = r"text|textbf|textit|textrm|mathrm|mathbf|mathit|mathsf|mbox|operatorname|boldsymbol|bm"
-SPACING = re.compile(r"\\[,!;:> ]|\\(?:quad|qquad|thinspace|displaystyle|textstyle|limits)(?![a-zA-Z])|~")
-SIZING = re.compile(r"\\(?:left|right|middle|[bB]igg?[lrm]?)(?![a-zA-Z])\.?")
-SYNONYMS = (
-    (re.compile(r"\\[dtc]frac(?![a-zA-Z])"), r"\\frac"),
-    (re.compile(r"\\(?:leq|leqslant|le)(?![a-zA-Z])|≤|<="), "≤"),
-    (re.compile(r"\\(?:geq|geqslant|ge)(?![a-zA-Z])|≥|>="), "≥"),
-    (re.compile(r"\\lt(?![a-zA-Z])"), "<"),
-    (re.compile(r"\\gt(?![a-zA-Z])"), ">"),
-    (re.compile(r"\\(?:infty|infinity)(?![a-zA-Z])|\binfinity\b|\boo\b"), "∞"),
-    (re.compile(r"\\(?:emptyset|varnothing)(?![a-zA-Z])"), "∅"),
-    (re.compile(r"\\(?:cup|bigcup)(?![a-zA-Z])"), "∪"),
-    (re.compile(r"\\in(?![a-zA-Z])"), "∈"),
-    (re.compile(r"\\pm(?![a-zA-Z])"), "±"),
-    (re.compile(r"\\(?:cdot|times|ast)(?![a-zA-Z])|[·×∗]"), "*"),
-    (re.compile(r"\\div(?![a-zA-Z])|÷"), "/"),
-    (re.compile(r"\\(?:approx|simeq|doteq)(?![a-zA-Z])|≈"), "≈"),
-    (re.compile(r"\\(?:lbrace|\{)"), "⦃"),
-    (re.compile(r"\\(?:rbrace|\})"), "⦄"),
-    (re.compile(r"\\(?:langle|lparen)(?![a-zA-Z])"), "("),
-    (re.compile(r"\\(?:rangle|rparen)(?![a-zA-Z])"), ")"),
-    (re.compile(r"\\lbrack(?![a-zA-Z])"), "["),
-    (re.compile(r"\\rbrack(?![a-zA-Z])"), "]"),
-    (re.compile(r"\\(?:lvert|rvert|vert|mid)(?![a-zA-Z])"), "|"),
-    (re.compile(r"\^\s*(?:\{\s*\\circ\s*\}|\\circ)|\\degree(?![a-zA-Z])|°"), ""),
-    (re.compile("[\u2212\u2013\ufe63\uff0d]"), "-"),
-    (re.compile(r"π"), r"\\pi "),
-    (re.compile(r"\*\*"), "^"),
+BRACES = re.compile(
+    r"\\(?P<box>(?:boxed|fbox)(?![a-zA-Z])\s*)(?P<open>\{)?"
+    r"|\\\\(?!(?:boxed|fbox)(?![a-zA-Z]))|\\[{}]|(?P<left>\{)|(?P<right>\})"
 )
+BARE = re.compile(r"-?\d[\d.,]*\d|-?\d|\\[a-zA-Z]+|[^\s{}\\]")
 
 
 def boxed_answer(reply: str) -> str | None:
     r"""Return the content of the last complete box after the thinking, or None.
 
-    A thinking block that is never closed hides everything after its opening. `\boxed 5` counts.
+    A thinking block that is never closed hides everything after its opening. `\boxed 5` counts. Of nested
+    boxes the innermost counts, so the answer is the complete box that opens last; one pass over the text
+    finds it, however many boxes are open.
     """
-    found = boxes(after_thinking(reply))
-    if not found:
-        return None
-    inner = boxed_answer(found[-1])
-    return found[-1].strip() if inner is None else inner
+    text = after_thinking(reply)
+    found = _spans(text)
+    return text[slice(*max(found))].strip() if found else None
 
 
 def boxes(text: str) -> list[str]:
     """Return the contents of all complete boxes, outermost ones, in order."""
-    found = []
-    position = 0
-    while match := BOX.search(text, position):
-        position = match.end()
-        content, end = _argument(text, position)
-        if content is not None:
-            found.append(content)
-            position = end
+    outer: list[tuple[int, int]] = []
+    for start, end in sorted(_spans(text)):
+        if not outer or start > outer[-1][1]:
+            outer.append((start, end))
+    return [text[start:end] for start, end in outer]
+
+
+def _spans(text: str) -> list[tuple[int, int]]:
+    """Return where the contents of all complete boxes begin and end, in one pass."""
+    found: list[tuple[int, int]] = []
+    opened: list[int | None] = []
+    for match in BRACES.finditer(text):
+        if match["open"]:
+            opened.append(match.end())
+        elif match["box"]:
+            if bare := BARE.match(text, match.end()):
+                found.append(bare.span())
+        elif match["left"]:
+            opened.append(None)
+        elif match["right"] and opened:
+            start = opened.pop()
+            if start is not None:
+                found.append((start, match.start()))
     return found
 
 
@@ -69,53 +59,3 @@ def after_thinking(reply: str) -> str:
     rest = reply[closings[-1].end() :] if closings else reply
     opening = THINK_OPEN.search(rest)
     return rest[: opening.start()] if opening else rest
-
-
-def _argument(text: str, start: int) -> tuple[str | None, int]:
-    """Read `{...}` with balanced braces, or one token without braces, from `start`."""
-    if not text.startswith("{", start):
-        token = re.compile(r"-?\d[\d.,]*\d|-?\d|\\[a-zA-Z]+|[^\s{}\\]").match(text, start)
-        return (token.group(), token.end()) if token else (None, start)
-    depth = 0
-    position = start
-    while position < len(text):
-        character = text[position]
-        if character == "\\":
-            position += 2
-            continue
-        depth += (character == "{") - (character == "}")
-        position += 1
-        if depth == 0:
-            return text[start + 1 : position - 1], position
-    return None, start
-
-
-def plain(answer: str) -> str:
-    r"""Undo typesetting: math delimiters, spacing and sizing commands, synonyms of the same symbol.
-
-    Set braces `\{ \}` become `⦃ ⦄`, so that they are not taken for grouping.
-    """
-    text = answer.strip().replace("\\$", " ").replace("\\&", "&").replace("\\_", "_")
-    text = re.sub(r"\\[()\[\]]|\$", " ", text)
-    text = _join_digit_groups(text)
-    text = re.sub(r"(\d)\{,\}(\d)", r"\1.\2", text)
-    text = SPACING.sub(" ", SIZING.sub("", text))
-    for pattern, replacement in SYNONYMS:
-        text = pattern.sub(replacement, text)
-    text = re.sub(r"\s+", " ", text).strip()
-    return re.sub(r"(?<=[^.])\.$", "", text).strip()
-
-
-def _join_digit_groups(text: str) -> str:
-    """Join `1{,}234{,}567` and its kin; from the right, since a group is followed by no further digit."""
-    joined = re.sub(r"(\d)\s*(?:\\,|\\!|\{,\}|,\\!)\s*(\d{3})(?!\d)", r"\1\2", text)
-    return text if joined == text else _join_digit_groups(joined)
-
-
-def unwrap_text(text: str) -> str:
-    r"""Replace `\text{...}` and its kin by their content."""
-    previous = ""
-    while previous != text:
-        previous = text
-        text = re.sub(rf"\\(?:{WRAPPERS})\s*\{{([^{{}}]*)\}}", r" \1 ", text)
-    return re.sub(r"\s+", " ", text).strip()

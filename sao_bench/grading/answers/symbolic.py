@@ -9,11 +9,16 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import re
 import select
 import subprocess
 import sys
 import threading
 import time
+
+from sao_bench.grading.answers.deadline import Deadline
+from sao_bench.grading.answers.typesetting import ROW
+from sao_bench.grading.answers.vocabulary import FUNCTIONS, GREEK, LISTED
 
 DEADLINE_S = 5.0
 START_DEADLINE_S = 30.0
@@ -26,14 +31,16 @@ resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
 try:
     import random
     import sympy
-    from math_verify import parse
+    from math_verify import LatexExtractionConfig, parse
 except ImportError as error:
     print(json.dumps({"missing": error.name}), flush=True)
     raise SystemExit(0)
 print(json.dumps({"ready": True}), flush=True)
 
 def read(text):
-    found = [item for item in parse("$" + text + "$", parsing_timeout=None) if isinstance(item, sympy.Expr)]
+    whole = {"extraction_config": [LatexExtractionConfig()], "fallback_mode": "no_fallback"}  # no last number of a text
+    items = parse("$" + text + "$", parsing_timeout=None, **whole)
+    found = [item for item in items if isinstance(item, sympy.Expr)]
     return found[0].doit() if found else None
 
 def same(a, b):
@@ -65,6 +72,29 @@ for line in sys.stdin:
 """
 
 
+BOUNDED = r"sum|prod|int|iint|lim"
+KNOWN = (
+    FUNCTIONS | GREEK | LISTED | set(BOUNDED.split("|")) | {"frac", "binom", "pi", "det", "to", "rightarrow"}
+) - {"partial"}
+ENVIRONMENT = re.compile(r"\\(?:begin|end) ?\{[pbv]?matrix\}")
+ODD = re.compile(
+    r"[^\sa-zA-Z0-9+\-*/^_!(){}\[\]|.,=<>\\∞]|\.\.|\d\s+\d|[a-zA-Z]{4,}"
+    rf"|\\(?:{BOUNDED})(?![a-zA-Z])(?!\s*_)|\bd[a-zA-Z]\s*\}}|/\s*d[a-zA-Z]\b"
+)
+
+
+def askable(text: str) -> bool:
+    """Whether computer algebra reads all of a formula: it drops without a word what it does not know."""
+    if ENVIRONMENT.search(text):
+        text = ENVIRONMENT.sub(" ", text).replace("&", ",").replace(ROW, ",") if "\\det" in text else "?"
+    commands = re.findall(r"\\([a-zA-Z]*)", text)
+    if not set(commands) <= KNOWN or ({"to", "rightarrow"} & set(commands) and "lim" not in commands):
+        return False
+    if ODD.search(re.sub(rf"\\(?!(?:{BOUNDED})(?![a-zA-Z]))[a-zA-Z]+", " ", text)):
+        return False
+    return text.count("{") == text.count("}") and text.count("(") == text.count(")")
+
+
 class UnavailableError(RuntimeError):
     """The child has no computer algebra system; `pip install sao-bench[math]` brings one."""
 
@@ -82,21 +112,27 @@ class Algebra:
         Raises:
             UnavailableError: math-verify or sympy is not installed.
         """
-        if max(len(a), len(b)) > MAX_CHARACTERS:
+        return self.same_by(a, b, Deadline(deadline_s))
+
+    def same_by(self, a: str, b: str, deadline: Deadline) -> bool | None:
+        """Return what `same` does; the start of the child and other threads' questions cost no time.
+
+        Raises:
+            UnavailableError: math-verify or sympy is not installed.
+        """
+        if max(len(a), len(b)) > MAX_CHARACTERS or not (askable(a) and askable(b)) or deadline.left() <= 0:
             return None
-        with self._lock:
-            child = self._running()
-            question = json.dumps({"a": a, "b": b, "deadline_s": deadline_s}) + "\n"
-            try:
-                os.write(child.stdin.fileno(), question.encode())  # type: ignore[union-attr]
-            except BrokenPipeError:
-                answer = None
-            else:
-                answer = _line(child, deadline_s)
+        with deadline.paused():
+            self._lock.acquire()
+        try:
+            with deadline.paused():
+                child = self._running()
+            answer = _asked(child, a, b, deadline.left())
             if answer is None:
                 self._stop()
-                return None
-            return answer["same"]
+            return answer["same"] if answer is not None else None
+        finally:
+            self._lock.release()
 
     def close(self) -> None:
         """Kill the child, if there is one."""
@@ -124,6 +160,18 @@ class Algebra:
             self._child.kill()
             self._child.communicate()
             self._child = None
+
+
+def _asked(
+    child: subprocess.Popen[bytes], a: str, b: str, deadline_s: float
+) -> dict[str, bool | None] | None:
+    a, b = (text.replace("∞", "\\infty ").replace(ROW, "\\\\ ") for text in (a, b))
+    question = json.dumps({"a": a, "b": b, "deadline_s": deadline_s}) + "\n"
+    try:
+        os.write(child.stdin.fileno(), question.encode())  # type: ignore[union-attr]
+    except BrokenPipeError:
+        return None
+    return _line(child, deadline_s)
 
 
 def _line(child: subprocess.Popen[bytes], deadline_s: float) -> dict[str, bool | None] | None:
