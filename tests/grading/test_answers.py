@@ -89,10 +89,11 @@ def test_the_deadline_is_one_for_all_parts_of_an_answer(type):
     sums = [f"\\sum_{{k=1}}^{{10^{{10}}}} {i} k!" for i in range(6)]
     gold = "(1,2,3,4,5,6)" if type == "tuple" else "5"
     separator = "=" if type == "integer" else ","
-    start = time.monotonic()
+    start, spent = time.monotonic(), time.process_time()
     judgement = judge(gold, f"\\boxed{{{separator.join(sums)}}}", type, deadline_s=2.0)
     assert judgement.verdict == "incorrect"
-    assert time.monotonic() - start < 20, "the deadline, and at most one new child on a busy machine"
+    assert time.process_time() - spent < 2
+    assert time.monotonic() - start < 60, "one deadline and at most one new child, on a busy machine too"
 
 
 def test_judging_works_from_a_thread():

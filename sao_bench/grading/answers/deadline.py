@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 
 class TimeUpError(ValueError):
@@ -12,14 +10,18 @@ class TimeUpError(ValueError):
 
 
 class Deadline:
-    """Seconds that run from now on, whatever they are spent on."""
+    """Seconds of this thread's processor time (a busy machine changes no verdict) and of a child's work."""
 
     def __init__(self, seconds: float):
-        self._end = time.monotonic() + seconds
+        self._end = time.thread_time() + seconds
 
     def left(self) -> float:
         """Return the seconds that are left, at least 0."""
-        return max(0.0, self._end - time.monotonic())
+        return max(0.0, self._end - time.thread_time())
+
+    def spend(self, seconds: float) -> None:
+        """Take off what another process needed."""
+        self._end -= seconds
 
     def check(self) -> None:
         """Raise if nothing is left.
@@ -29,12 +31,3 @@ class Deadline:
         """
         if self.left() <= 0:
             raise TimeUpError("the deadline has passed")
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Do not count what happens inside (the start of a child, waiting for another thread)."""
-        start = time.monotonic()
-        try:
-            yield
-        finally:
-            self._end += time.monotonic() - start

@@ -266,6 +266,8 @@ class _Reader:
             return self.group("{")
         if self.kind() == "number":
             digits = self.next()
+            if len(digits) > 1 and not digits.isdigit():
+                raise FormulaError(f"{digits!r} without braces")
             if len(digits) > 1:
                 self.position -= 1
                 self.tokens[self.position] = ("number", digits[1:])

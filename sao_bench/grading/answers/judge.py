@@ -74,6 +74,8 @@ def judge(
         equal = _equal(right, given, type, tolerance, Deadline(deadline_s))
     except (UndecidedError, UnavailableError) as open_question:
         return Judgement("not_judged", str(open_question), answer)
+    except TimeUpError as late:
+        return Judgement("incorrect", str(late), answer)
     except (ArithmeticError, RecursionError, ValueError) as error:
         return Judgement("not_judged", f"the comparison failed: {error!r}"[:200], answer)
     return Judgement("correct" if equal else "incorrect", f"compared as {type}", answer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from sao_bench.grading.answers.evaluate import InexactError, UndefinedError, exact, numeric
@@ -19,11 +20,13 @@ NAME = re.compile(
 )
 LABEL = re.compile(
     r"(?:\\(?:overline|overrightarrow|overleftrightarrow|vec|widehat|hat|bar|angle|triangle|m\\angle) ?"
-    r"(?:\{[a-zA-Z]+\}|[a-zA-Z]+)|\|[A-Z]+\||\[[A-Z]+\]|\\?(?P<call>[a-zA-Z]+)'*(?:_(?:\w|\{[^{}]*\}))?(?:\^\{-1\})?\([^()]*\)"
+    r"(?:\{[a-zA-Z]+\}|[a-zA-Z]+)|\|[A-Z]+\||\[[A-Z]+\]"
+    r"|\\(?:sin|cos|tan|cot|sec|csc) ?(?:\\?[a-zA-Z]+|[({][a-zA-Z +\-\\]+[)}])"
+    r"|\\?(?P<call>[a-zA-Z]+)'*(?:_(?:\w|\{[^{}]*\}))?(?:\^\{-1\})?\([^()]*\)"
     r"|\\frac ?\{[a-zA-Z]+\} ?\{[a-zA-Z]+\})"
 )
 NOT_LABELS = re.compile(
-    r"\\(?:pi|frac|sqrt|infty|sum|int|prod|lim|neg|lnot|not)(?![a-zA-Z])|\b(?:not|or|pi)\b"
+    r"\\(?:pi|frac(?! ?\{)|sqrt|infty|sum|int|prod|lim|neg|lnot|not)(?![a-zA-Z])|\b(?:not|or|pi)\b"
 )
 LEAD = re.compile(rf"^{QUOTE}?\s*(?:the )?(?:final )?answer(?: is)?\s*:?\s*{UNQUOTE}?\s*(?=.)", re.I)
 MODULUS = re.compile(rf"\\pmod ?(?:\{{\w+\}}|\w)$|{QUOTE}? ?\( ?mod \w+ ?\) ?{UNQUOTE}?$")
@@ -120,7 +123,7 @@ def _outside(text: str) -> str:
 def is_label(side: str, numbers: bool) -> bool:
     r"""Whether a side of an equality only names what is asked for: `x`, `\text{Area}`, `P(X=1)`, `|AB|`."""
     text = unmark(side)
-    if NOT_LABELS.search(text) and not LABEL.fullmatch(text):
+    if NOT_LABELS.search(text):
         return False
     parts = [part.strip() for part in re.split(r"[-+*]", text)] if numbers else [text]
     return _is_name(text) or all(map(_is_name, parts))
@@ -138,7 +141,7 @@ def measured(text: str, letters: bool) -> Measured:
     text = mark_text(text)
     prose = unmark_value(text)
     found = without_units(CURRENCY.sub(r"\1", SIGN.sub("-", prose)), letters or prose != text)
-    value = THOUSANDS.sub(lambda match: re.sub(r"[ ,]", "", match.group()), unmark_value(found.value))
+    value = THOUSANDS.sub(lambda match: re.sub(r"[ ,]", "", match.group()), unmark(found.value))
     if percent := re.fullmatch(r"(.*?) ?\\?%", value):
         return Measured(percent.group(1), found.factor, percent=True)
     return Measured(value, found.factor, found.percent)
@@ -152,6 +155,7 @@ def unmark_value(text: str) -> str:
     return bare
 
 
+@lru_cache(maxsize=512)
 def scalar(text: str, letters: bool = False) -> Scalar:
     """Read a value.
 
@@ -248,7 +252,7 @@ def rounds_to(exact_value: Fraction, side: str) -> bool:
     """Whether a side is a decimal that this value is rounded or cut off to."""
     found = measured(side.removesuffix("..."), letters=True)
     place = last_place(found.value)
-    if place is None:
+    if place is None or (place[1] == 0 and exact_value != 0):
         return False
     try:
         unit, value = place[0] * found.factor, exact(parse(found.value)) * found.factor

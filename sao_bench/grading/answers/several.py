@@ -29,6 +29,7 @@ def _items(read: Callable[[str], list[Item]], gold: str, given: str) -> tuple[li
 
 def _nested(gold: str, given: str, deadline: Deadline) -> bool:
     """Compare elements: tuples and sets inside, numbers and formulas, else words."""
+    deadline.check()
     if gold[:1] in ("⦃",) or given[:1] in ("⦃",):
         return gold[:1] == given[:1] and is_set(gold, given, deadline)
     if gold[:1] == "(" and "," in gold:
@@ -53,7 +54,7 @@ def is_set(gold: str, given: str, deadline: Deadline) -> bool:
     items = _items(set_items, gold, given)
     if items is None:
         return False
-    right, found = items
+    right, found = (list(dict.fromkeys(side)) for side in items)
     named = all(item.name for item in (*right, *found)) and bool(right)
 
     def covers(some: list[Item], others: list[Item]) -> bool:

@@ -91,7 +91,7 @@ def without_units(text: str, letters: bool) -> Measured:
             start = position
             words += found
     value = "".join(token for _, token in tokens[:start])
-    if start == len(tokens) or not value.strip() or value.rstrip().endswith(("/", "*", "^", "_", "\\")):
+    if {*words} <= {"per"} or not value.strip() or value.rstrip().endswith(("/", "*", "^", "_", "\\")):
         return Measured(text)
     factor = 1
     for word in words:

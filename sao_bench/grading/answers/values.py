@@ -68,15 +68,14 @@ def set_items(text: str) -> list[Item]:
         if not all(matched(part) and part[0] in "⦃{" for part in union):
             raise AnswerFormatError("a union of something else than sets")
         return [item for part in union for item in set_items(part)]
-    named = _named_items(_joined(text))
-    if named:
-        return named
     if bare in ("∅", "⦃⦄", "⦃ ⦄", "{}") or NOTHING.fullmatch(unmark(bare)):
         return []
     if (bare[:1], bare[-1:]) in (("⦃", "⦄"), ("{", "}")) and matched(bare):
         bare = bare[1:-1]
     elif matched(bare) or not balanced(bare):
         raise AnswerFormatError("a tuple or an interval, not a set")
+    if named := _named_items(_joined(bare if matched(text) else text)):
+        return named
     return [Item(found) for part in split(_joined(bare)) for found in both_signs(sides(part)[-1])]
 
 
