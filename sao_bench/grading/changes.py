@@ -57,7 +57,7 @@ def refusals(
     added = {path for path, text in changes.items() if text is not None and found[path] is None}
     files = {*base, *tests, *added}
     folders = {str(folder) for path in files for folder in PurePosixPath(path).parents}
-    for path in added:
+    for path in added - set(base):
         if path in folders or any(str(folder) in files for folder in PurePosixPath(path).parents):
             found[path] = "is no path"
     return {path: reason for path, reason in found.items() if reason is not None}

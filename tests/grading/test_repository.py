@@ -29,7 +29,7 @@ def fast():
     if lack := problem("bwrap"):
         pytest.skip(f"bwrap: {lack}")
     with Sandbox("bwrap") as sandbox:
-        yield RepositoryGrader(sandbox, Limits(wall_s=8, cpu_s=8, memory_mb=512, pids=16, disk_mb=32))
+        yield RepositoryGrader(sandbox, Limits(wall_s=40, cpu_s=8, memory_mb=512, pids=16, disk_mb=32))
 
 
 def test_the_repair_earns_one_on_every_level(grader):
@@ -176,10 +176,7 @@ ODD = {
 def test_a_change_that_cannot_be_made_earns_nothing(fast, odd):
     change, sign = ODD[odd]
     grade = fast.grade(TASK, change)
-    assert (grade.score, grade.label) == (
-        0.0,
-        "wrong_answer" if odd.endswith("of its own") else "not_allowed",
-    )
+    assert (grade.score, grade.label) == (0.0, "not_allowed")
     assert sign in grade.signs
 
 
