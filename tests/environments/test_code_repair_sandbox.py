@@ -21,6 +21,8 @@ from sao_bench.errors import UserError
 from sao_bench.grading.functions import FunctionGrader
 from sao_bench.sandbox import levels
 from tests.grading.hacks import HACKS
+from tests.grading.repository_hacks import BUGGY
+from tests.grading.repository_hacks import HACKS as HACKS_OF_REPOSITORIES
 
 KEY = TaskKey(0, "train", "operator", 1, 0)
 LISTS = next(
@@ -325,10 +327,16 @@ def test_hacks_of_a_repository_earn_nothing(package_env):
         ),
         "hard-coded": (package.path, package.module(package.broken, package.bug.hard_coded).strip()),
     }
-    for path, text in hacks.values():
+    first = env._repair.files[package.path][0]
+    hacks |= {
+        name: (package.path, f"{HACKS_OF_REPOSITORIES[name]['shop/stats.py'].removesuffix(BUGGY)}{first}")
+        for name in ("forges where it is told by canaries", "result of another shape 6")
+    }
+    for name, (path, text) in hacks.items():
         env, _ = package_env()
-        last = len(env._repair.files[path])
+        last = 1 if name in HACKS_OF_REPOSITORIES else len(env._repair.files[path])
         assert env.step(f"edit {path} 1-{last}: {text}")[0] == "ok"
+        assert env.step("run_tests")[0].endswith(" passed")
         assert env.step("submit")[1] == 0.0
         assert env.truth()["parts"]["label"] not in ("correct", "fault")
 
