@@ -2,7 +2,8 @@
 
 An operation is a function whose arguments are the `inputs` and `params` of a case. Besides the names of
 the estimators and losses, an algorithm's id names its own advantage and loss with its source's defaults
-(`adv.grpo`, `loss.dapo`).
+(`adv.grpo`, `loss.dapo`). `loss.reinforce` is the loss function's, a token mean unless told otherwise, and so is
+`loss.rloo`; the algorithms sum over a trajectory.
 """
 
 from __future__ import annotations
@@ -120,7 +121,8 @@ def _whiten(advantages: Any, action_mask: Any = None, eps: float = 1e-8) -> dict
     return {"advantages": estimators.whiten(_tensor(advantages), mask, eps)}
 
 
-@_op("adv.group_relative", "adv.grpo", "adv.grpo_clip_higher", "adv.grpo_dis", "adv.dapo")
+@_op("adv.group_relative", "adv.grpo", "adv.grpo_clip_higher", "adv.grpo_dis", "adv.dapo", "adv.gspo", "adv.cispo",
+     "adv.tis", "adv.icepop", "adv.m2po")  # fmt: skip
 def _group_relative(rewards: Any, group_ids: Any, **params: Any) -> dict[str, Any]:
     return {"advantages": estimators.group_relative(_tensor(rewards), _ids(group_ids), **params)}
 
@@ -200,15 +202,17 @@ OPS |= {
     "loss.decoupled_ppo": _policy_loss(losses.decoupled_ppo),
     "loss.dis": _policy_loss(losses.dis),
     "loss.dr_grpo": _policy_loss(losses.ppo_clip, aggregate="seq_mean_token_sum_norm"),
+    "loss.ema": _policy_loss(losses.dis),
     "loss.dual_clip": _policy_loss(losses.ppo_clip, dual_c=3.0),
     "loss.grpo": _policy_loss(losses.ppo_clip, **_SEQUENCE_MEAN),
-    "loss.grpo_clip_higher": _policy_loss(losses.ppo_clip, **_CLIP_HIGHER, **_SEQUENCE_MEAN),
+    "loss.grpo_clip_higher": _policy_loss(losses.ppo_clip, **_CLIP_HIGHER),
     "loss.grpo_dis": _policy_loss(losses.dis),
     "loss.gspo": _policy_loss(losses.gspo),
     "loss.icepop": _policy_loss(losses.icepop),
     "loss.m2po": _policy_loss(losses.m2po),
     "loss.ppo_clip": _policy_loss(losses.ppo_clip),
     "loss.reinforce": _policy_loss(losses.reinforce),
+    "loss.running_mean": _policy_loss(losses.dis),
     "loss.reinforce_pp": _policy_loss(losses.ppo_clip),
     "loss.rloo": _policy_loss(losses.reinforce),
     "loss.sao": _policy_loss(losses.dis),
