@@ -178,10 +178,11 @@ class TorchEngine:
         known = []
         for request in requests:
             prefix = self._prefixes.pop(request.key, None)
-            fits = prefix is not None and prefix.tokens == list(request.prompt_ids[: len(prefix.tokens)])
-            length = len(prefix.tokens) if prefix is not None and fits else 0
-            groups[length > 0].append(_Slot(request, Completion(request.key), length))
-            known += [prefix.layers] if prefix is not None and fits else []
+            if prefix is None or prefix.tokens != list(request.prompt_ids[: len(prefix.tokens)]):
+                groups[0].append(_Slot(request, Completion(request.key), 0))
+            else:
+                groups[1].append(_Slot(request, Completion(request.key), len(prefix.tokens)))
+                known.append(prefix.layers)
         row = len(self.live) + len(groups[0])
         for place, layers in enumerate(known):
             for layer, (keys, values) in zip(self._layers, layers, strict=True):
