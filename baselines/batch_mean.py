@@ -3,7 +3,8 @@
 A trajectory counts if the mean over its action tokens of the binary divergence
 `mu log(mu/pi) + (1-mu) log((1-mu)/(1-pi))` (probabilities of the sampled token) is at most delta; divisors keep
 the counts from before the filter. Mean over a trajectory's tokens, then over trajectories. One rollout per
-prompt, no memory: after a drift the baseline is already right. Departure: faults are left out of the mean.
+prompt, no memory: after a drift the baseline is already right. Source: FlashREINFORCE. Departure: faults are left
+out of the mean.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Source: arXiv 2505.24298, section 5.2, after Hilton et al. 2022: the trust region is around the learner when
 the batch was formed, not around the stale behaviour policy. 4 minibatch updates per batch; dropped tokens stay
-in the denominator. Two names for the two advantages: the group's (no critic), or SAO's GAE with a critic that
-trains whole, one fit per minibatch.
+in the denominator. Departure: the advantage is GRPO's (no critic); `decoupled_ppo_critic` has a critic's.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from typing import ClassVar
 
 from pydantic import Field
 from sao_bench.baselines.grpo import GRPO
-from sao_bench.baselines.vapo import VAPO, MinibatchCriticConfig
 from torch import Tensor
 
 from sao_bench.algorithm import Algorithm, ClipConfig, GroupConfig, clip, over, policy_inputs
@@ -34,37 +32,24 @@ class DecoupledConfig(ClipConfig):
     """Optimizer steps per batch."""
 
 
-class DecoupledGroupConfig(DecoupledConfig, GroupConfig):
-    """Group size, clip and cap."""
+class Decoupled(Algorithm):
+    """A mixin: the loss, whatever the advantage."""
 
-
-class DecoupledCriticConfig(DecoupledConfig, MinibatchCriticConfig):
-    """Critic, clip and cap."""
-
-
-class _Decoupled(Algorithm):
     needs_proximal: ClassVar[bool] = True
 
     def loss(self, logp_BT: Tensor, batch: Batch, denominator: Denominator) -> LossOutput:
         """Decoupled clipped surrogate."""
-        return decoupled_loss(
-            *policy_inputs(logp_BT, batch),
-            proximal_logp_BT=batch.proximal_logp_BT,
-            behavior_cap=self.config.behavior_cap,
-            **clip(self.config),
-            **over(denominator),
-        )
+        inputs, prox_BT = policy_inputs(logp_BT, batch), batch.proximal_logp_BT
+        options = {"behavior_cap": self.config.behavior_cap, **clip(self.config), **over(denominator)}
+        return decoupled_loss(*inputs, proximal_logp_BT=prox_BT, **options)
 
 
-class DecoupledPPO(_Decoupled, GRPO):
+class DecoupledPPOConfig(DecoupledConfig, GroupConfig):
+    """Group size, clip and cap."""
+
+
+class DecoupledPPO(Decoupled, GRPO):
     """GRPO's advantage, decoupled clip loss."""
 
     name: ClassVar[str] = "decoupled_ppo"
-    Config = DecoupledGroupConfig
-
-
-class DecoupledPPOCritic(_Decoupled, VAPO):
-    """GAE with a critic, decoupled clip loss."""
-
-    name: ClassVar[str] = "decoupled_ppo_critic"
-    Config = DecoupledCriticConfig
+    Config = DecoupledPPOConfig

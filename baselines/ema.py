@@ -1,7 +1,8 @@
 """Exponential moving average: `A = R - b`, b read before `b <- 0.95 b + 0.05 R`, starting at 0; DIS loss.
 
-The classical baseline of REINFORCE (Williams 1992; Sutton & Barto, section 2.8, on tracking a moving target),
-with SAO's loss so that only the baseline differs from `running_mean`. Its memory is 1/0.05 = 20 rewards long.
+Source: the classical baseline of REINFORCE (Williams 1992; Sutton & Barto, section 2.8, on tracking a moving target),
+here with SAO's loss so that only the baseline differs from `running_mean`. Its memory is 1/0.05 = 20 rewards long.
+Departure: rewards enter in order of arrival, whatever version of the policy they came from; faults do not.
 """
 
 from __future__ import annotations

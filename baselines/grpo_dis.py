@@ -1,7 +1,7 @@
 """GRPO with SAO's loss: group-relative advantages (16 prompts x 8 rollouts), double-sided masking.
 
 The ablation of arXiv 2607.07508 that keeps the group barrier and takes away the clip: what is left of SAO's
-lead over it is due to single rollouts and the critic.
+lead over it is due to single rollouts and the critic. Departures: as `grpo_clip_higher`'s.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Running mean: `A = R - mean of the last W rewards` in order of arrival, 0 while there are none; DIS loss.
 
 The baseline that arXiv 2607.07508 compares SAO with in online learning (W = 128). It needs no critic and no
-group, and it remembers: after a drift its baseline is W rewards behind.
+group, and it remembers: after a drift its baseline is W rewards behind. Departure: a fault, which has no reward,
+does not enter the mean. The loss is SAO's, so that only the baseline differs.
 """
 
 from __future__ import annotations

@@ -1,48 +1,27 @@
 """SPO (single-stream policy optimization, arXiv 2509.13232): a Beta tracker per prompt, clip-higher.
 
-`A = R - alpha/(alpha + beta)` read before the update `alpha <- rho alpha + R`, `beta <- rho beta + 1 - R`, with
-`rho = 2^(-D/0.06)` in [0.875, 0.96]; then A is normalised over the batch. A prompt is the text of the first
-observation. Departures: prompts come from the schedule (no prioritised sampling); a new prompt starts from 8
-pseudo-counts at 1/2 instead of 8 offline rollouts; rewards enter the tracker clipped to [0, 1].
-
-D, the paper's KL between the policy that last acted on the prompt and the one that acts now, would need old
-weights. Its proxy here: the sum, over the updates in between, of each update's mean KL per action token of
-its batch (k3 estimator, before against after). It is 0 while the policy stands still and grows with every
-move; where moves cancel it is too large, where they agree too small.
+`A = R - alpha/(alpha + beta)` read before `alpha <- rho alpha + R`, `beta <- rho beta + 1 - R`, rho = 2^(-D/0.06)
+in [0.875, 0.96], normalised over the batch. A prompt is the first observation's text. Departures: prompts come from
+the schedule (no prioritised sampling); a new one starts from 8 pseudo-counts at 1/2, not 8 offline rollouts; rewards
+enter clipped to [0, 1]; D, the divergence since the prompt was last acted on, is `PolicyPathTracker`'s proxy.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import torch
-from pydantic import Field
 from torch import Tensor
 
-from sao_bench.algorithm import (
-    AlgorithmConfig,
-    ArrivalBaseline,
-    ClipHigherConfig,
-    clip,
-    over,
-    policy_inputs,
-    spread,
-)
+from sao_bench.algorithm import ArrivalBaseline, ClipHigherConfig, clip, over, policy_inputs, spread
 from sao_bench.batch import Batch
-from sao_bench.estimators import BetaTracker, whiten
+from sao_bench.estimators import whiten
 from sao_bench.losses import Denominator, LossOutput, ppo_clip
+from sao_bench.policy_path import ForgettingConfig, PolicyPathTracker
 from sao_bench.types import Trajectory
 
 
-class SPOConfig(AlgorithmConfig, ClipHigherConfig):
-    """How fast the tracker forgets; the clip is inherited."""
-
-    half_life: float = Field(0.06, gt=0)
-    """Divergence that halves the weight of what is remembered."""
-    rho_min: float = Field(0.875, ge=0, le=1)
-    """Lower bound of the forgetting factor."""
-    rho_max: float = Field(0.96, ge=0, le=1)
-    """Upper bound of the forgetting factor."""
+class SPOConfig(ForgettingConfig, ClipHigherConfig):
+    """Forgetting and clip are inherited."""
 
 
 class SPO(ArrivalBaseline):
@@ -55,21 +34,11 @@ class SPO(ArrivalBaseline):
 
     def __init__(self, config: SPOConfig | None = None):
         super().__init__(config)
-        c = self.config
-        self.memory = BetaTracker(half_life=c.half_life, rho_min=c.rho_min, rho_max=c.rho_max)
-        self._path = [0.0]
-        """Divergence that the policy has moved through, at each version."""
-        self._acted: dict[str, int] = {}
-        """The version that acted on each prompt last."""
+        self.memory = PolicyPathTracker.of(self.config)
 
     def judge(self, trajectory: Trajectory) -> float:
         """Return the reward minus the prompt's tracked success rate, then forget and count."""
-        prompt, now = trajectory.prompt, min(trajectory.oldest_version, len(self._path) - 1)
-        moved = abs(self._path[now] - self._path[self._acted.get(prompt, now)])
-        self._acted[prompt] = now
-        advantage = trajectory.reward - self.memory.baseline(prompt)
-        self.memory.update(prompt, min(max(trajectory.reward, 0.0), 1.0), moved)
-        return advantage
+        return self.memory.judge(trajectory.prompt, trajectory.reward, trajectory.oldest_version)
 
     def advantages(self, batch: Batch) -> Tensor:
         """Return what was found at arrival, normalised over the trajectories with a valid reward."""
@@ -82,14 +51,4 @@ class SPO(ArrivalBaseline):
     def updated(self, logp_BT: Tensor, batch: Batch) -> None:
         """Add the divergence of this update."""
         assert batch.proximal_logp_BT is not None
-        log_r = (logp_BT - batch.proximal_logp_BT)[batch.action_mask_BT].double()
-        self._path.append(self._path[-1] + float(torch.expm1(log_r).sub(log_r).sum()) / max(len(log_r), 1))
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the tracker, what waits, and where the policy has been."""
-        return {**super().state_dict(), "path": list(self._path), "acted": dict(self._acted)}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore `state_dict`."""
-        super().load_state_dict(state)
-        self._path, self._acted = list(state["path"]), dict(state["acted"])
+        self.memory.moved((logp_BT - batch.proximal_logp_BT)[batch.action_mask_BT])
