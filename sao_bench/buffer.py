@@ -160,7 +160,7 @@ class Buffer:
 
     def _urgent(self, version: int, arrived: Sequence[Unit]) -> list[Unit] | None:
         """Return the units that must go now (earliest arrivals among those eligible), or None to wait for more."""
-        chosen: list[Unit] = []
+        chosen: dict[int, Unit] = {}
         held: Counter[int] = Counter()
         for unit in self.units.values():
             if unit.oldest is not None:
@@ -168,16 +168,16 @@ class Buffer:
         for k in range(self.max_staleness + 1):
             due = version + k - self.max_staleness
             pressing = sum(size for oldest, size in held.items() if oldest <= due)
-            need = pressing - k * self.batch_size - sum(unit.size for unit in chosen)
+            need = pressing - k * self.batch_size - sum(unit.size for unit in chosen.values())
             for unit in arrived:
                 if need <= 0:
                     break
-                if unit not in chosen and unit.oldest is not None and unit.oldest <= due:
-                    chosen.append(unit)
+                if unit.group not in chosen and unit.oldest is not None and unit.oldest <= due:
+                    chosen[unit.group] = unit
                     need -= unit.size
             if need > 0:
                 return None
-        return chosen
+        return list(chosen.values())
 
 
 def _arrival(unit: Unit) -> int:
