@@ -29,8 +29,14 @@ from sao_bench.types import Channel, Value
 log = logging.getLogger("sao_bench")
 
 TEMPLATES = {"plain": "{0}", "question": "Q: {0}", "task": "{0} Solve it."}
-FORMS = {"box": "\\boxed{{{0}}}", "last_box": "\\boxed{{{0}}}", "answer": "Answer: {0}", "hash": "#### {0}"}
-"""Form of an answer -> how it is written. `last_box` takes text around the box, the others do not."""
+FORMS = {
+    "box": "\\boxed{{{0}}}",
+    "last_box": "\\boxed{{{0}}}",
+    "answer": "Answer: {0}",
+    "hash": "#### {0}",
+    "any": "\\boxed{{{0}}}",
+}
+"""Form of an answer -> how it is written. `last_box` takes text around the box, `any` each of the other three."""
 
 STRICTNESS = ("value", "any_form", "literal")
 NUMBERS = ("integer", "rational", "decimal")
@@ -44,6 +50,9 @@ def answer_in(reply: str, form: str) -> str | None:
     """Return the answer of a reply in a form, or None. Thinking before it does not count."""
     if form == "last_box":
         return boxed_answer(reply)
+    if form == "any":
+        found = (answer_in(reply, each) for each in ("box", "answer", "hash"))
+        return next((answer for answer in found if answer is not None), None)
     said = after_thinking(reply).strip()
     before, after = FORMS[form].format("\0").split("\0")
     answer = said[len(before) : len(said) - len(after)].strip()
@@ -101,7 +110,8 @@ class MathDataset(SingleTurn):
     Observation: the problem. With `template="chat"` an instruction for a general instruct model follows it.
 
     Action: the answer in the form of today, `\boxed{12}`, `Answer: 12` or `#### 12`; thinking before it, between
-    `<think>` and `</think>`, does not count. Under `last_box` any text may stand around the last box.
+    `<think>` and `</think>`, does not count. Under `last_box` any text may stand around the last box; `any` takes each
+    of the three forms.
 
     Reward: 1 if the answer is right, else 0. With probability `reward.noise` it is replaced by a fair coin.
     `score` is before noise.

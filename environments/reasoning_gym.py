@@ -42,14 +42,26 @@ FORMATS = {
     "equals": ("= ", ""),
     "tag": ("<answer>", "</answer>"),
     "box": ("\\boxed{", "}"),
+    "any": ("", ""),
 }
-"""Form of an answer -> what stands before and after it."""
+"""Form of an answer -> what stands before and after it. `any` takes each of the others."""
 
 FLOOR_ITEMS = 256
 SLOW_FLOOR_ITEMS = 32
 """Items a generator's constant answers are tried on; fewer where a scorer has to be asked."""
 
 INSTRUCTION = "Reply with the final answer alone: no reasoning, no other text."
+
+
+def answer_in(reply: str, form: str) -> str:
+    """Return the answer of a reply in a form; the empty text if the reply does not have it."""
+    text = reply.strip()
+    if form == "any":
+        dressed = (answer_in(text, each) for each in ("equals", "tag", "box"))
+        return next((answer for answer in dressed if answer), text)
+    before, after = FORMATS[form]
+    formed = text.startswith(before) and text.endswith(after) and len(text) > len(before) + len(after)
+    return text[len(before) : len(text) - len(after)].strip() if formed else ""
 
 
 def _channels(generators: Sequence[str], level: int) -> tuple[Channel, ...]:
@@ -76,7 +88,8 @@ class ReasoningGym(SingleTurn):
     Observation: the question in a short form where its generator has one, `4 + 3`, else as it is. With
     `template="chat"` the generator's own question and an instruction for a general instruct model.
 
-    Action: the answer and nothing else, in the form of today: `7`, `= 7`, `<answer>7</answer>` or `\boxed{7}`.
+    Action: the answer and nothing else, in the form of today: `7`, `= 7`, `<answer>7</answer>` or `\boxed{7}`;
+    `any` takes each of them.
 
     Reward: 1 for a right answer in the right form, else 0: no partial credit, and no credit for an answer inside
     other text. With probability `reward.noise` it is replaced by a fair coin. `score` is before noise.
@@ -125,15 +138,12 @@ class ReasoningGym(SingleTurn):
 
     def verdict(self, action: str) -> dict[str, int]:
         """Take the form off, then compare."""
-        before, after = FORMATS[str(self.concept.values["verifier.format"])]
-        text = action.strip()
-        formed = text.startswith(before) and text.endswith(after) and len(text) > len(before) + len(after)
-        answer = text[len(before) : len(text) - len(after)].strip() if formed else ""
+        answer = answer_in(action, str(self.concept.values["verifier.format"]))
         try:
             right = bool(answer) and is_right(self._item, answer, self._loose)
         except ScorerFaultError as fault:
             self.fault, right = {"stage": "scoring", "kind": f"scorer of {fault}"}, False
-        return {"well_formed": int(formed), "right": int(right)}
+        return {"well_formed": int(bool(answer)), "right": int(right)}
 
     @property
     def _loose(self) -> bool:
