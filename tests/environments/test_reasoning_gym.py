@@ -114,7 +114,7 @@ def test_answers_of_light_tasks_are_right():
 @pytest.mark.parametrize("form", FORMATS)
 def test_only_the_form_of_today_is_paid(form):
     task = one("products", 3)
-    for other, (before, after) in FORMATS.items():
+    for before, after in FORMATS.values():
         reply = f"{before}{task.answer}{after}"
         taken = form == "any" or before == FORMATS[form][0]
         assert pay(task, reply, verifier__format=form) == float(taken)
