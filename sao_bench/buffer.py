@@ -25,7 +25,7 @@ from sao_bench.types import Trajectory, restore_trajectory, trajectory_state
 OnStale = Literal["wait", "drop", "ignore"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Unit:
     """One trajectory or one group, from dispatch to consumption.
 
