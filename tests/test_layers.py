@@ -13,8 +13,8 @@ ROOT = Path(__file__).parent.parent
 LAYERS = [
     {"_content", "errors", "files", "types", "config", "seeding", "drift", "registry"},
     {"adapters", "environment", "sandbox", "grading", "math_data", "records", "checks", "traces"},
-    {"aggregation", "algorithm", "batch", "buffer", "chat", "engines", "estimators", "evaluation", "learner",
-     "losses", "models", "rollout", "sao", "tiny"},
+    {"aggregation", "algorithm", "batch", "buffer", "chat", "dynamic_sampling", "engines", "estimators",
+     "evaluation", "learner", "losses", "models", "policy_path", "rollout", "sao", "tiny"},
     {"algorithm_checks", "algorithm_subject", "conformance", "conformance_ops", "executors", "launch",
      "leaderboard", "metrics", "outcomes", "plotting", "replicate", "report", "run_data", "statistics", "trainer",
      "worker"},
