@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from sao_bench.engines import torch as torch_engine
 from sao_bench.engines.torch import Completion, Request, TorchEngine
 from sao_bench.models import token_logprobs
 from sao_bench.seeding import generator
@@ -66,7 +67,11 @@ def test_logprobs_agree_with_the_learner_for_mixed_lengths_and_refilled_slots(
         assert completion.logprobs == pytest.approx(expected, abs=1e-4)
 
 
-def test_after_a_swap_each_logprob_is_that_of_the_version_it_names(tiny: Any) -> None:
+@pytest.mark.parametrize("fill_tokens", [1, 100, 4096])
+def test_after_a_swap_each_logprob_is_that_of_the_version_it_names(
+    tiny: Any, monkeypatch: pytest.MonkeyPatch, fill_tokens: int
+) -> None:
+    monkeypatch.setattr(torch_engine, "FILL_TOKENS", fill_tokens)
     model, chat = tiny
     weights = {0: copy.deepcopy(model)}
     for version in (1, 2):
@@ -91,6 +96,27 @@ def test_after_a_swap_each_logprob_is_that_of_the_version_it_names(tiny: Any) ->
         expected = [scores[v][i] for i, v in enumerate(completion.versions)]
         assert completion.logprobs == pytest.approx(expected, abs=1e-4)
     assert spanning >= 8
+
+
+def test_a_pass_that_fills_rows_is_cut_by_padded_tokens_and_stops_at_the_last_keys_and_values(
+    tiny: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch_engine, "FILL_TOKENS", 12)
+    model, chat = tiny
+    lengths = [5, 1, 3, 4, 20]
+    engine = TorchEngine(copy.deepcopy(model), chat.stop_ids, slots=5)
+    for key, length in enumerate(lengths):
+        engine.submit(Request(key, chat.prompt_ids("sea cute:")[:1] * length, [0.5] * 9))
+    shapes: list[tuple[int, ...]] = []
+    engine.model.get_input_embeddings().register_forward_hook(lambda _, ids, __: shapes.append(ids[0].shape))
+    engine.step()
+    assert shapes == [(3, 4), (1, 5), (1, 20)]
+    # A refill needs nothing of what follows the last keys and values.
+    heads: list[int] = []
+    engine.model.get_output_embeddings().register_forward_hook(lambda *_: heads.append(1))
+    engine.load_weights(1, model.state_dict())
+    assert len(shapes) == 6
+    assert heads == []
 
 
 def test_keeping_the_cache_over_a_swap_is_an_approximation_and_recomputing_is_not(tiny: Any) -> None:

@@ -14,8 +14,9 @@ same tokens, and only what is new is prefilled.
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -28,6 +29,9 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 from sao_bench.models import cache_argument
 
 StopReason = Literal["stop", "length"]
+
+FILL_TOKENS = 4096
+"""Most tokens of a pass that fills cache rows from their beginning, padding counted: what it works on stays small."""
 
 
 @dataclass(slots=True)
@@ -105,7 +109,8 @@ class TorchEngine:
         self.prefilled = 0
         """Prompt tokens that went through the model so far."""
         self._prefixes: dict[int, _Prefix] = {}
-        self._layers = [_SlotLayer(slots) for _ in range(model.config.num_hidden_layers)]
+        count = model.config.num_hidden_layers
+        self._layers = [_SlotLayer(slots, last=i == count - 1) for i in range(count)]
         self._cache_argument = cache_argument(model)
 
     @property
@@ -125,8 +130,7 @@ class TorchEngine:
         self.version = version
         self._prefixes.clear()
         if self.on_swap == "recompute" and self.live:
-            history = [slot.tokens()[: slot.length] for slot in self.live]
-            self._forward(history, 0, [0] * len(history), want_logits=False)
+            self._fill([slot.tokens()[: slot.length] for slot in self.live], 0, want_logits=False)
 
     def abort(self, keys: Collection[int]) -> None:
         """Forget requests, live, queued or between two turns; their slots are free at once."""
@@ -148,14 +152,15 @@ class TorchEngine:
             return [], 0
         if old:
             inputs = [slot.done.action_ids[-1:] for slot in self.live]
-            logits = self._forward(inputs, 0, [slot.length for slot in self.live])
+            logits = self._extend(inputs, 0, [slot.length for slot in self.live])
             for slot in self.live:
                 slot.length += 1
             self._sample(logits, self.live)
         for group in self._admit(admitted):
             starts = [slot.length for slot in group]
             inputs = [slot.tokens()[slot.length :] for slot in group]
-            logits = self._forward(inputs, len(self.live), starts)
+            row = len(self.live)
+            logits = self._extend(inputs, row, starts) if any(starts) else self._fill(inputs, row)
             self.prefilled += sum(map(len, inputs))
             for slot in group:
                 slot.length = len(slot.request.prompt_ids)
@@ -216,34 +221,50 @@ class TorchEngine:
             slot.done.logprobs.append(logprob)
             slot.done.versions.append(self.version)
 
+    def _extend(self, inputs: list[list[int]], row: int, starts: list[int]) -> Tensor:
+        """Run tokens through rows `row`.. of the cache from positions `starts`; logits (rows, V) of each last one."""
+        rows = slice(row, row + len(inputs))
+        reach = max(start + len(tokens) for start, tokens in zip(starts, inputs, strict=True))
+        positions = torch.tensor(starts)[:, None] + torch.arange(max(map(len, inputs)))
+        visible = torch.arange(reach) <= positions[:, None, :, None]
+        lowest = torch.finfo(self.model.dtype).min
+        mask = torch.zeros(visible.shape, dtype=self.model.dtype).masked_fill(~visible, lowest)
+        return self._forward(
+            inputs, positions, mask, _View(torch.arange(row, rows.stop), positions, (rows, reach))
+        )
+
+    def _fill(self, inputs: list[list[int]], row: int, want_logits: bool = True) -> Tensor:
+        """Run whole histories through rows `row`.. of the cache, like lengths together; logits (rows, V) or (0,)."""
+        order = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))
+        found: list[Tensor] = []
+        for places in _chunks(order, [len(tokens) for tokens in inputs]):
+            tokens = [inputs[i] for i in places]
+            positions = torch.arange(len(tokens[-1])).expand(len(tokens), -1)
+            view = _View(torch.tensor(places) + row, positions, fill_only=not want_logits)
+            with contextlib.suppress(_FilledError):
+                # Rows that all start at 0 need no mask: plain causal attention, which has a faster kernel.
+                found.append(self._forward(tokens, positions, None, view))
+        return torch.cat(found)[torch.tensor(order).argsort()] if found else torch.empty(0)
+
     @torch.no_grad()
     def _forward(
-        self, inputs: list[list[int]], row: int, starts: list[int], want_logits: bool = True
+        self, inputs: list[list[int]], positions: Tensor, mask: Tensor | None, view: _View
     ) -> Tensor:
-        """Run tokens through rows `row`.. of the cache from positions `starts`; logits (rows, V) of each last one."""
-        rows, width = len(inputs), max(map(len, inputs))
-        lengths = torch.tensor([len(tokens) for tokens in inputs])
+        """Run right-padded tokens; logits (rows, V) of each row's last one."""
+        width = positions.shape[1]
         ids = torch.tensor([tokens + [0] * (width - len(tokens)) for tokens in inputs])
-        positions = torch.tensor(starts)[:, None] + torch.arange(width)
-        reach = max(start + len(tokens) for start, tokens in zip(starts, inputs, strict=True))
-        view = _View(slice(row, row + rows), positions, reach)
+        ends, place = torch.tensor([len(tokens) - 1 for tokens in inputs]).unique(return_inverse=True)
         for layer in self._layers:
             layer.view = view
-        mask = None
-        if any(starts):
-            visible = torch.arange(reach) <= positions[:, None, :, None]
-            lowest = torch.finfo(self.model.dtype).min
-            mask = torch.zeros(visible.shape, dtype=self.model.dtype).masked_fill(~visible, lowest)
-        # Rows that all start at 0 need no mask: plain causal attention, which has a faster kernel.
         output = self.model(
             input_ids=ids,
             position_ids=positions,
             attention_mask=mask,
             use_cache=True,
-            logits_to_keep=1 if width == 1 or not want_logits else 0,
+            logits_to_keep=ends,
             **{self._cache_argument: Cache(layers=list(self._layers))},
         )
-        return output.logits[torch.arange(rows), (lengths - 1) if width > 1 and want_logits else 0]
+        return output.logits[torch.arange(len(inputs)), place]
 
     def _release(self, rows: list[int]) -> None:
         for row in sorted(rows, reverse=True):
@@ -285,11 +306,31 @@ def _plain(request: Request) -> dict[str, Any]:
     return {"key": request.key, "prompt_ids": list(request.prompt_ids), "uniforms": list(request.uniforms)}
 
 
+def _chunks(order: Sequence[int], lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Cut `order` (by rising length) into runs of at most `FILL_TOKENS` tokens, padding counted."""
+    chunk: list[int] = []
+    for i in order:
+        if chunk and (len(chunk) + 1) * lengths[i] > FILL_TOKENS:
+            yield chunk
+            chunk = []
+        chunk.append(i)
+    if chunk:
+        yield chunk
+
+
+class _FilledError(Exception):
+    """Ends a forward pass once the last layer has its keys and values: nothing else of it is wanted."""
+
+
 @dataclass(slots=True)
 class _View:
-    rows: slice
+    """Where a pass writes, (row,) and (row, position), and what it reads; without `read`, only what it writes."""
+
+    rows: Tensor
     positions: Tensor
-    reach: int
+    read: tuple[slice, int] | None = None
+    """Rows, and how many of their positions."""
+    fill_only: bool = False
 
 
 class _SlotLayer(CacheLayerMixin):
@@ -297,12 +338,13 @@ class _SlotLayer(CacheLayerMixin):
 
     is_sliding = False
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, last: bool) -> None:
         super().__init__()
         self.slots = slots
+        self.last = last
         self.keys: Tensor
         self.values: Tensor
-        self.view = _View(slice(0, 0), torch.empty(0), 0)
+        self.view = _View(torch.empty(0), torch.empty(0))
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         self.keys = key_states.new_zeros(self.slots, key_states.shape[1], 0, key_states.shape[3])
@@ -316,10 +358,15 @@ class _SlotLayer(CacheLayerMixin):
             self.lazy_initialization(key_states, value_states)
         view = self.view
         self._grow(int(view.positions.max()) + 1)
-        index = (torch.arange(view.rows.start, view.rows.stop)[:, None], slice(None), view.positions)
+        index = (view.rows[:, None], slice(None), view.positions)
         self.keys[index] = key_states.transpose(1, 2)
         self.values[index] = value_states.transpose(1, 2)
-        return self.keys[view.rows, :, : view.reach], self.values[view.rows, :, : view.reach]
+        if self.last and view.fill_only:
+            raise _FilledError
+        if view.read is None:
+            return key_states, value_states
+        rows, reach = view.read
+        return self.keys[rows, :, :reach], self.values[rows, :, :reach]
 
     def _grow(self, length: int) -> None:
         have = self.keys.shape[2]
@@ -346,7 +393,7 @@ class _SlotLayer(CacheLayerMixin):
         self.keys[row, :, :length], self.values[row, :, :length] = keys, values
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.view.reach, 0
+        return self.view.read[1] if self.view.read else self.view.positions.shape[1], 0
 
     def get_seq_length(self) -> int:
         return 0
