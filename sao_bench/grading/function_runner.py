@@ -1,15 +1,18 @@
 """Calls a candidate's function inside the sandbox and hands its outputs out once. Sent in as source, joined to `plain`.
 
-The request (one JSON object on stdin) holds the nonce, the candidate's source, the function's name and
+The request (one object on stdin, by `marshal`) holds the nonce, the candidate's source, the function's name and
 encoded inputs, and nothing else: whoever reads all memory here, and whoever takes the nonce, still has to
-compute the outputs.
+compute the outputs. The answer is JSON, which is safe to read whoever wrote it.
+
+Nothing is imported that is not needed: with `json` and `typing` a grade costs half as much again.
 """
 
 from __future__ import annotations
 
-import json
+import marshal
 import os
 import sys
+from _json import encode_basestring_ascii as quoted
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,12 +29,25 @@ def outcome(function: Any, case: list[Any]) -> dict[str, Any]:
         return {"raised": type(error).__name__ if builtin else "an exception of its own"}
 
 
+def text(encoded: Any) -> str:
+    """Return the JSON of what `encode` returns."""
+    if isinstance(encoded, str):
+        return quoted(encoded)
+    if isinstance(encoded, list):
+        return f"[{','.join(map(text, encoded))}]"
+    if isinstance(encoded, dict):
+        return f"{{{','.join(f'{quoted(key)}:{text(value)}' for key, value in encoded.items())}}}"
+    if encoded is None or isinstance(encoded, bool):
+        return "null" if encoded is None else "true" if encoded else "false"
+    return repr(encoded)
+
+
 def main() -> None:
     """Serve one request, then leave without running anything that the candidate registered."""
-    request = json.loads(sys.stdin.buffer.read())
+    request = marshal.loads(sys.stdin.buffer.read())
     result = os.dup(1)
     os.dup2(2, 1)
-    nonce, dump = request["nonce"], json.dumps
+    nonce = request["nonce"]
     namespace: dict[str, Any] = {"__name__": "candidate"}
     answer: dict[str, Any]
     try:
@@ -40,7 +56,7 @@ def main() -> None:
         answer = {"outcomes": [outcome(function, case) for case in request["inputs"]]}
     except Exception as error:
         answer = {"error": f"{type(error).__name__}: {error}"[:500]}
-    data = f"{nonce} {dump(answer)}\n".encode()
+    data = f"{nonce} {text(answer)}\n".encode()
     while data:
         data = data[os.write(result, data) :]
     os._exit(0)

@@ -244,6 +244,36 @@ def test_a_large_source_is_not_run(fast):
     assert (grade.score, grade.label) == (0.0, "limit")
 
 
+DEEP = None
+for _ in range(90):
+    DEEP = [DEEP]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        DEEP,
+        [None, True, False, 1, 1.0, -0.0, 1e300, math.nan, -math.inf, 3 - 4j],
+        [2**200, -(2**5000), 1 << 4095],
+        ['"', "\\", "\n\0\x7f", "é€𝄞", "\ud800"],
+        (b"\x00\xff", bytearray(b"ab"), {1, (2, "x")}, frozenset({3})),
+        {(1, "a"): [{}], None: {"opaque": "no tag"}, True: ()},
+    ],
+    ids=["deep", "small", "large", "text", "other", "dicts"],
+)
+def test_plain_data_goes_into_the_sandbox_and_comes_back_as_it_was(grader, value):
+    found = grader.outcomes(
+        FunctionTask("f", (Case((value,)), Case((), kwargs={"x": value}))), "def f(x): return x"
+    )
+    assert [raised for raised, _ in found] == [None, None]
+    assert all(equal(value, back) for _, back in found)
+
+
+def test_a_grade_waits_for_no_module_that_it_does_not_need(fast):
+    source = "import sys\ndef f(): return sorted({'enum', 'json', 're', 'typing'} & set(sys.modules))"
+    assert fast.outcomes(FunctionTask("f", (Case(),)), source) == [(None, [])]
+
+
 def test_words_of_a_candidate_can_be_written_down(fast):
     source = "class E(Exception):\n    def __str__(self): return '\\ud800'\nraise E"
     fast.grade(MIDDLE, source).detail.encode()
