@@ -216,6 +216,11 @@ class Play:
         if not self.ended:
             self.truncated, self.stop_reason = True, reason
 
+    def fail(self, stage: str, kind: str) -> None:
+        """Note that the other side's machinery ended the episode: its reward is not valid."""
+        if not self.ended:
+            self.fault, self.truncated, self.stop_reason = {"stage": stage, "kind": kind}, True, "fault"
+
     def record(self) -> dict[str, Any]:
         """Return the episode for the evaluator's log, as JSON; nothing in it is for the agent."""
         truth = self.env.truth()

@@ -171,9 +171,11 @@ class DriftEnv(vf.Env[DriftEnvConfig]):  # type: ignore[name-defined]
                 complete = trace.calls[-1].finish_reason != "length"
                 await asyncio.to_thread(play.act, reply or "", complete)
                 segment = None if play.ended else await talk.turn(play.observation)
+            if trace.errors:
+                play.fail("model", trace.errors[-1].type)
             play.cut(trace.stop_condition or "other_side")
             trace.info[KEY] = play.record()
-            if play.fault:
+            if play.fault and not trace.errors:
                 raise EnvironmentFaultError(f"{play.fault['stage']}: {play.fault['kind']}")
             if play.truncated:
                 trace.stop("max_turns")

@@ -29,7 +29,7 @@ from sao_bench.seeding import derive
 from sao_bench.traces import oracle_actor, play
 from tests.adapters import schedules
 from tests.adapters.environments import Toll
-from tests.adapters.model_server import CUT, ModelServer
+from tests.adapters.model_server import CUT, ModelServer, TokenServer
 
 ROOT = Path(__file__).parents[2]
 TOLL = "tests.adapters.environments:Toll"
@@ -61,9 +61,10 @@ def load(folder: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Drif
     return env
 
 
-def run(env: DriftEnv, url: str, tasks: list[Any]) -> list[Any]:
-    """Play tasks one after the other; returns their episodes."""
-    context = vf.ModelContext(model="scripted", client=vf.EvalClientConfig(base_url=url))
+def run(env: DriftEnv, model: Any, tasks: list[Any]) -> list[Any]:
+    """Play tasks one after the other with the model at a URL, or of a client; returns their episodes."""
+    client = vf.EvalClientConfig(base_url=model) if isinstance(model, str) else model
+    context = vf.ModelContext(model="scripted", client=client)
 
     async def all_of_them() -> list[Any]:
         async with env.serving():
@@ -195,7 +196,45 @@ def test_a_model_that_fails_gives_no_reward(toll: Path, monkeypatch: pytest.Monk
     env = load(toll, monkeypatch)
     with ModelServer(fail) as model:
         (episode,) = run(env, model.url, [next(iter(env.taskset))])
-    assert (episode.ok, episode.traces[0].rewards) == (False, {})
+    (trace,) = episode.traces
+    assert (episode.ok, trace.rewards) == (False, {})
+    record = trace.info["sao_bench"]
+    assert record["fault"] == {"stage": "model", "kind": trace.errors[-1].type}
+    assert (record["reward_valid"], record["stop_reason"], record["turns"]) == (False, "fault", [])
+
+
+def test_a_training_client_gets_the_tokens_of_our_own_rollouts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """What prime-rl trains on: token ids, their mask and log-probabilities, turn by turn."""
+    pytest.importorskip("renderers")
+    from sao_bench.chat import ChatFormat
+
+    model = ROOT / "sao_bench" / "checkpoints" / "math_tool"
+    chat = ChatFormat.load(model)
+    trace = play(registry.environment("sao_bench/MathTool-v0")(), derive(0, "train", 0), {}, oracle_actor)
+    assert len(trace.actions) > 1
+    script = dict(zip(trace.observations, trace.actions, strict=False))
+    assert export("sao_bench/MathTool-v0", "--out", str(tmp_path), "--id", "maths").returncode == 0
+    env = load(tmp_path / "maths", monkeypatch)
+    with TokenServer(lambda messages: script[messages[-1]["content"]], chat.tokenizer) as server:
+        client = vf.TrainClientConfig(base_url=server.url, renderer_model_name=str(model))
+        (episode,) = run(env, client, [next(iter(env.taskset))])
+    (found,) = episode.traces
+    assert (found.errors, found.reward) == ([], sum(trace.rewards))
+    history: list[int] = []
+    prompts, said = [], []
+    for observation, action in zip(trace.observations, trace.actions, strict=False):
+        history += chat.observation_ids(observation, ended=True) if history else chat.prompt_ids(observation)
+        prompts.append(list(history))
+        said.append([*chat.tokenizer.encode(action, add_special_tokens=False), chat.tokenizer.eos_token_id])
+        history += said[-1]
+    assert server.prompts == prompts
+    assert [token for node in found.nodes for token in node.token_ids] == history
+    sampled = [node for node in found.nodes if node.sampled]
+    assert [[t for t, mine in zip(n.token_ids, n.mask, strict=True) if mine] for n in sampled] == said
+    assert [node.logprobs for node in sampled] == [[-0.5] * len(action) for action in said]
+    assert not any(mine for node in found.nodes if not node.sampled for mine in node.mask)
 
 
 def test_a_group_shares_tick_and_task_but_not_noise(toll: Path, monkeypatch: pytest.MonkeyPatch):
