@@ -8,6 +8,7 @@ process in which its code ran (twins must fail, see `twins`), anything written b
 from __future__ import annotations
 
 import json
+import math
 import secrets
 import subprocess
 import tarfile
@@ -19,7 +20,7 @@ from pathlib import Path
 from sao_bench.errors import UserError
 from sao_bench.grading.changes import is_test, refusals
 from sao_bench.grading.grade import MAX_SOURCE, Grade, readable, signs_in
-from sao_bench.grading.twins import Version, mixtures, true_version
+from sao_bench.grading.twins import Version, coin_flips, mixtures, true_version
 from sao_bench.sandbox import Limits, Result, Sandbox, SandboxFaultError
 from sao_bench.sandbox.host import joined
 
@@ -27,6 +28,9 @@ HERE = Path(__file__).parent
 LIMITS = Limits(wall_s=60.0, cpu_s=60, memory_mb=1024, pids=32, output_bytes=1_000_000, disk_mb=128)
 RUNS = 4
 """Runs per grade: a test is true in one of them, and in each other one another of its expectations is wrong."""
+
+GUESS = 1e-3
+"""Largest probability with which a change earns that guesses which tests are true; more runs are added to hold it."""
 
 TOO_LARGE = "the change is too large"
 
@@ -81,7 +85,8 @@ def files_at(repository: Path, commit: str) -> dict[str, str]:
 class RepositoryGrader:
     """Grades changes of a repository. A grade is 1 when all required tests pass and every check holds.
 
-    `RUNS` runs at most, each in a sandbox of its own, each of a mixture of tests and twins.
+    `RUNS` runs at most (up to 7 more where fewer than four tests are required), each in a sandbox of its own, each of
+    a mixture of tests and twins.
 
     Args:
         sandbox: where candidates run; it needs pytest in its Python.
@@ -135,10 +140,9 @@ class RepositoryGrader:
 
         A twin that passed is a forgery only if no true test failed: a wrong value can be the one it expects.
         """
-        total, passed, lie = len(task.required), 0, None
-        files = {path: mixtures(source, RUNS) for path, source in task.tests.items()}
-        for turn in range(RUNS):
-            versions = {path: mixed[turn] for path, mixed in files.items()}
+        total, lie = len(task.required), None
+        passed: set[str] = set()
+        for versions in _rounds(task):
             found = self._outcomes(versions, tree, total)
             if isinstance(found, Grade):
                 return found if lie is None else Grade(0.0, "forged", 0, total, detail=lie)
@@ -147,9 +151,10 @@ class RepositoryGrader:
                 return Grade(0.0, "forged", 0, total, detail=tampered)
             outcomes = _by_original(found, versions)
             asked = _true_ids(task.required, versions)
-            passed += sum(outcomes.get(name, False) for name in asked)
-            if not all(outcomes.get(name, False) for name in asked) or not total:
-                return Grade(0.0, "wrong_answer", min(passed, total), total)
+            right = {name for name in asked if outcomes.get(name, False)}
+            passed |= right
+            if len(right) < len(asked) or not total:
+                return Grade(0.0, "wrong_answer", len(passed.difference(asked) | right), total)
             if _false_ones(versions, task.required) & {
                 _function(node) for node, fine in found.items() if fine
             }:
@@ -196,6 +201,31 @@ class RepositoryGrader:
             artefacts=[name],
         )
         return result, name
+
+
+def _rounds(task: RepositoryTask) -> list[dict[str, Version]]:
+    """Return the versions of each run, in an order that tells nothing."""
+    files = {path: mixtures(source, RUNS) for path, source in task.tests.items()}
+    rounds = [{path: mixed[turn] for path, mixed in files.items()} for turn in range(RUNS)]
+    guessed = {f"{path}::{v.names[n]}" for turn in rounds for path, v in turn.items() for n in v.false}
+    twins = len(guessed & {name.partition("[")[0] for name in task.required})
+    rounds += [
+        {path: coin_flips(source) for path, source in task.tests.items()} for _ in range(_fair_runs(twins))
+    ]
+    secrets.SystemRandom().shuffle(rounds)
+    return rounds
+
+
+def _fair_runs(twins: int) -> int:
+    """Return how many runs of fair coins keep a guess of so many tests below `GUESS`.
+
+    Who calls a test true with probability p is right in the mixtures with p (1-p)^(RUNS-1), at best at p = 1/RUNS,
+    and in a run of fair coins with 1/2; this for each test on its own.
+    """
+    if not twins:
+        return 0
+    best = (1 - 1 / RUNS) ** (RUNS - 1) / RUNS
+    return max(0, math.ceil(math.log2(best) - math.log2(GUESS) / twins))
 
 
 def _read(data: bytes) -> tuple[dict[str, str], list[str]]:

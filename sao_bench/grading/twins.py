@@ -5,7 +5,8 @@ read the expected value from its caller's frame. It does the same in a twin, whe
 and the twin passes: that gives it away. So nothing but computing the answer may tell a test from its twin:
 
 - Every file that runs is a mixture. Each test on its own is true in one secret run and a twin in all others,
-  so that no canary, count, order, size or outcome of another test says what holds for this one.
+  so that no canary, count, order, size or outcome of another test says what holds for this one. Where there are few
+  tests, fair coins decide in further runs, so that guessing does not pay either.
 - Each process sees one version of each test, under a random name.
 - Tests and twins are written alike: a wrong expectation has the form that a right one has.
 """
@@ -86,6 +87,16 @@ def mixtures(source: str, count: int) -> list[Version]:
                 if run != kept:
                     wrong[run][place] = turn + run - (run > kept)
     return [_version(source, turns) for turns in wrong]
+
+
+def coin_flips(source: str) -> Version:
+    """Return a version of a test file; for each test a fair coin says whether one of its expectations is wrong."""
+    tree = ast.parse(source)
+    _rename(tree)
+    drawn = {
+        place: secrets.randbelow(1 << 16) for place, test in enumerate(_tests(tree)) if any(_changes(test))
+    }
+    return _version(source, {place: turn for place, turn in drawn.items() if secrets.randbelow(2)})
 
 
 def expectations(source: str) -> int:

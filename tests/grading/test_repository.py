@@ -1,4 +1,5 @@
 import ast
+import random
 import subprocess
 import time
 
@@ -7,7 +8,15 @@ import pytest
 from sao_bench.errors import UserError
 from sao_bench.grading.changes import changes_from_diff, reason_against
 from sao_bench.grading.grade import MAX_SOURCE
-from sao_bench.grading.repository import RepositoryGrader, RepositoryTask, files_at, problems
+from sao_bench.grading.repository import (
+    GUESS,
+    RepositoryGrader,
+    RepositoryTask,
+    _fair_runs,
+    _rounds,
+    files_at,
+    problems,
+)
 from sao_bench.grading.twins import expectations, mixtures, true_version
 from sao_bench.sandbox import Limits, Sandbox
 from sao_bench.sandbox.levels import problem
@@ -105,6 +114,37 @@ def test_no_version_is_told_by_its_shape():
         versions[0].names
     )
     assert all(true)
+
+
+def test_runs_of_fair_coins_are_added_until_guessing_does_not_pay():
+    """4 mixtures: p (1-p)^3 <= 27/256; 0.105 x 2^-7 = 0.00082, 0.105^2 x 2^-4 = 0.0007, 0.105^3 / 8 = 0.00015."""
+    assert [_fair_runs(twins) for twins in range(6)] == [0, 7, 2, 1, 0, 0]
+    for twins in range(1, 6):
+        assert (27 / 256 / 2 ** _fair_runs(twins)) ** twins <= GUESS
+    task = RepositoryTask(
+        {}, {"tests/test_a.py": "def test_a():\n    assert f() == 1\n"}, ("tests/test_a.py::test_a",)
+    )
+    true = [sum(len(version.true) for version in turn.values()) for turn in _rounds(task)]
+    assert len(true) == 11
+    assert 1 <= sum(true) <= 8
+
+
+def test_a_forger_that_guesses_hardly_ever_earns():
+    class Guessed(RepositoryGrader):
+        def __init__(self):
+            pass
+
+        def _outcomes(self, versions, tree, total):
+            names = [(path, n) for path, v in versions.items() for n in (*v.names, *v.canaries)]
+            canaries = {n for v in versions.values() for n in v.canaries}
+            return {f"{path}::{n}": n not in canaries and draws.random() < 0.25 for path, n in names}
+
+    draws = random.Random(0)
+    task = RepositoryTask(
+        {}, {"tests/test_a.py": "def test_a():\n    assert f() == 1\n"}, ("tests/test_a.py::test_a",)
+    )
+    earned = sum(Guessed()._grade_tree(task, {}).score for _ in range(1000))
+    assert earned <= 8  # 0.8 are expected; of four mixtures alone 105
 
 
 def test_of_two_tests_of_one_name_the_last_counts_and_classes_keep_theirs_apart():
