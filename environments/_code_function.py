@@ -135,10 +135,10 @@ class FunctionRepair:
     def _run(self, source: str, visible: bool) -> list[Outcome] | Grade:
         tests = [test for test in self.task.tests if test.visible or not visible]
         try:
-            tree = _parsed(source)
+            mark = _mark(source)
         except SyntaxError as error:
             return Grade(0.0, "error", 0, len(tests), detail=f"SyntaxError: {error.msg}")
-        known = None if tree is None else _known(self.task, ast.dump(tree))
+        known = None if mark is None else _known(self.task, mark)
         if known is not None:
             try:
                 return run(known, self.task.entry, [test.args for test in tests])
@@ -166,8 +166,8 @@ def call_text(entry: str, arguments: tuple[Any, ...]) -> str:
     return f"{entry}({','.join(repr(value).replace(', ', ',') for value in arguments)})"
 
 
-def _parsed(source: str) -> ast.Module | None:
-    """Return the tree of a text, or None where it is not safe to find out here: nothing is run by parsing.
+def _mark(source: str) -> str | None:
+    """Return the dump of a text's tree, or None where it is not safe to find out here: nothing is run by parsing.
 
     Raises:
         SyntaxError: it has none, wherever it is parsed.
@@ -177,7 +177,7 @@ def _parsed(source: str) -> ast.Module | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(source)
+            return ast.dump(ast.parse(source))
     except (ValueError, RecursionError, MemoryError):
         return None
 

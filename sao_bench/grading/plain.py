@@ -11,6 +11,9 @@ from typing import Any
 MAX_DEPTH = 100
 MAX_NODES = 200_000
 JSON_INT_BITS = 4096
+MAX_COLLISIONS = 100
+"""So many members of a set may share their hash with others. A set of numbers chosen to have one hash takes quadratic
+time, which no limit bounds in this process; honest data has next to none."""
 
 
 class MalformedError(ValueError):
@@ -99,14 +102,22 @@ def _decode_tagged(kind: str, body: Any, depth: int) -> Any:
         case "tuple":
             return tuple(decode(item, depth + 1) for item in body)
         case "set":
-            return {decode(item, depth + 1) for item in body}
+            return set(_spread([decode(item, depth + 1) for item in body]))
         case "frozenset":
-            return frozenset(decode(item, depth + 1) for item in body)
+            return frozenset(_spread([decode(item, depth + 1) for item in body]))
         case "dict":
-            return {decode(key, depth + 1): decode(value, depth + 1) for key, value in body}
+            keys = _spread([decode(key, depth + 1) for key, _ in body])
+            return dict(zip(keys, [decode(value, depth + 1) for _, value in body], strict=True))
         case "opaque":
             return Opaque(str(body))
     raise MalformedError(f"unknown tag {kind!r}")
+
+
+def _spread(items: list[Any]) -> list[Any]:
+    """Return the items if their hashes differ, as those of honest data do."""
+    if len(items) - len(set(map(hash, items))) > MAX_COLLISIONS:
+        raise MalformedError("too many members with one hash")
+    return items
 
 
 def has_opaque(value: Any) -> bool:

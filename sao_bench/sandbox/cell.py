@@ -375,8 +375,9 @@ def _read_regular(disk: int, path: str, most: int) -> bytes | None:
         return None
     finally:
         os.close(directory)
+    facts = os.fstat(descriptor)
+    if not stat.S_ISREG(facts.st_mode) or facts.st_nlink != 1:
+        os.close(descriptor)
+        return None
     with os.fdopen(descriptor, "rb") as stream:
-        facts = os.fstat(stream.fileno())
-        if not stat.S_ISREG(facts.st_mode) or facts.st_nlink != 1:
-            return None
         return stream.read(most)

@@ -119,11 +119,13 @@ def collect(patterns: list[str], room: int) -> dict[str, str]:
                 descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
             except OSError:
                 continue
+            facts = os.fstat(descriptor)
+            if not (stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1 and facts.st_size <= room):
+                os.close(descriptor)
+                continue
             with os.fdopen(descriptor, "rb") as stream:
-                facts = os.fstat(stream.fileno())
-                if stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1 and facts.st_size <= room:
-                    room -= facts.st_size
-                    found[path] = base64.b64encode(stream.read(facts.st_size)).decode()
+                room -= facts.st_size
+                found[path] = base64.b64encode(stream.read(facts.st_size)).decode()
     return found
 
 

@@ -100,6 +100,7 @@ def test_text_of_a_model_is_parsed_only_while_that_is_safe(runs):
     deep = [
         "(" * 150 + "1" + ")" * 150,
         "-" * 900 + "1",
+        "-" * 1900 + "1",
         "[" * 99 + "]" * 99,
         "not " * 400 + "a",
         "a" + ".a" * 800,

@@ -167,11 +167,24 @@ def test_instances_of_other_classes_are_never_data():
 
 
 @pytest.mark.parametrize(
-    "data", [{}, {"a": 1, "b": 2}, {"tuple": 1}, {"set": [[1]]}, {"dict": [1]}, {"int": "z"}]
+    "data",
+    [
+        {},
+        {"a": 1, "b": 2},
+        {"tuple": 1},
+        {"set": [[1]]},
+        {"dict": [1]},
+        {"int": "z"},
+        {"set": [(2**61 - 1) * i for i in range(100_000)]},
+        {"dict": [[{"tuple": [(2**61 - 1) * i]}, 0] for i in range(100_000)]},
+    ],
+    ids=lambda data: str(data)[:20],
 )
 def test_malformed_data_is_refused(data):
+    start = time.process_time()
     with pytest.raises(MalformedError):
         decode(data)
+    assert time.process_time() - start < 2
 
 
 @pytest.mark.parametrize(

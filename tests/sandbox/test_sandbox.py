@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -178,12 +179,17 @@ def test_artefacts_are_regular_files_and_nothing_else(sandbox, tmp_path):
         "import os\n"
         "os.makedirs('d/e'); open('d/e/ok.txt', 'w').write('fine'); open('top.txt', 'w').write('top')\n"
         "os.symlink('/etc/passwd', 'link.txt'); os.symlink('/etc', 'd/etc'); os.mkfifo('fifo.txt')\n"
-        "os.link('top.txt', 'hard.txt'); open('other.bin', 'w').write('no')\n"
+        "os.link('top.txt', 'hard.txt'); open('other.bin', 'w').write('no'); os.mkdir('folder.txt')\n"
     )
     result = sandbox.run(code=code, artefacts=["*.txt", "d/etc/hostname"])
     assert result.artefacts == {"d/e/ok.txt": b"fine"}
-    exact = sandbox.run(code=code, artefacts=["d/e/ok.txt", "link.txt", "fifo.txt", "d/etc/hostname", "none"])
-    assert exact.artefacts == {"d/e/ok.txt": b"fine"}
+    names = ["d/e/ok.txt", "link.txt", "fifo.txt", "folder.txt", "d/etc/hostname", "none"]
+    exact, open_files = [], []
+    for _ in range(2):
+        exact.append(sandbox.run(code=code, artefacts=names))
+        open_files.append(sum(path.is_file() or path.is_dir() for path in Path("/proc/self/fd").iterdir()))
+    assert [(found.artefacts, found.fault) for found in exact] == [({"d/e/ok.txt": b"fine"}, None)] * 2
+    assert open_files[0] == open_files[1]
 
 
 def test_a_sparse_artefact_does_not_fill_our_memory(sandbox):
