@@ -20,7 +20,7 @@ from pathlib import Path
 from sao_bench.errors import UserError
 from sao_bench.grading.changes import is_test, refusals
 from sao_bench.grading.grade import MAX_SOURCE, Grade, readable, signs_in
-from sao_bench.grading.twins import Version, coin_flips, mixtures, true_version
+from sao_bench.grading.twins import Version, coin_flips, mixtures, true_version, written
 from sao_bench.sandbox import Limits, Result, Sandbox, SandboxFaultError
 from sao_bench.sandbox.host import joined
 
@@ -33,6 +33,9 @@ GUESS = 1e-3
 """Largest probability with which a change earns that guesses which tests are true; more runs are added to hold it."""
 
 TOO_LARGE = "the change is too large"
+NOTHING_WRITTEN = (
+    "a required test must compare with a constant or expect an exception, or its report can be forged"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +88,8 @@ def files_at(repository: Path, commit: str) -> dict[str, str]:
 class RepositoryGrader:
     """Grades changes of a repository. A grade is 1 when all required tests pass and every check holds.
 
-    `RUNS` runs at most (up to 7 more where fewer than four tests are required), each in a sandbox of its own, each of
-    a mixture of tests and twins.
+    Each run is in a sandbox of its own and of a mixture of tests and twins: `RUNS`, and as many with fair coins as
+    keep a change that guesses below `GUESS` (10 for one required test, 2 for five), until one shows that it is wrong.
 
     Args:
         sandbox: where candidates run; it needs pytest in its Python.
@@ -99,7 +102,14 @@ class RepositoryGrader:
         self._runner = sandbox.python("-c", joined("repository_runner.py", folder=HERE))
 
     def grade(self, task: RepositoryTask, changes: Mapping[str, str | None]) -> Grade:
-        """Grade the allowed part of `changes` (new text by path, None: deleted)."""
+        """Grade the allowed part of `changes` (new text by path, None: deleted).
+
+        Raises:
+            UserError: a required test has no written expectation (a constant, an exception): a forged report of it
+                could not be told from a true one.
+        """
+        if unwritten := _unwritten(task):
+            raise UserError(f"{unwritten[0]}: {NOTHING_WRITTEN}")
         if _size(changes) > MAX_SOURCE:
             return Grade(0.0, "limit", 0, len(task.required), level=self.sandbox.level, detail=TOO_LARGE)
         refused = refusals(changes, task.allowed, task.files, task.tests)
@@ -207,25 +217,26 @@ def _rounds(task: RepositoryTask) -> list[dict[str, Version]]:
     """Return the versions of each run, in an order that tells nothing."""
     files = {path: mixtures(source, RUNS) for path, source in task.tests.items()}
     rounds = [{path: mixed[turn] for path, mixed in files.items()} for turn in range(RUNS)]
-    guessed = {f"{path}::{v.names[n]}" for turn in rounds for path, v in turn.items() for n in v.false}
-    twins = len(guessed & {name.partition("[")[0] for name in task.required})
+    tests = len({name.partition("[")[0] for name in task.required})
     rounds += [
-        {path: coin_flips(source) for path, source in task.tests.items()} for _ in range(_fair_runs(twins))
+        {path: coin_flips(source) for path, source in task.tests.items()} for _ in range(_fair_runs(tests))
     ]
     secrets.SystemRandom().shuffle(rounds)
     return rounds
 
 
-def _fair_runs(twins: int) -> int:
-    """Return how many runs of fair coins keep a guess of so many tests below `GUESS`.
+def _fair_runs(tests: int) -> int:
+    """Return how many runs of fair coins keep a guess of so many tests below `GUESS`: it is right with 1/2 for each."""
+    return math.ceil(-math.log2(GUESS) / tests) if tests else 0
 
-    Who calls a test true with probability p is right in the mixtures with p (1-p)^(RUNS-1), at best at p = 1/RUNS,
-    and in a run of fair coins with 1/2; this for each test on its own.
-    """
-    if not twins:
-        return 0
-    best = (1 - 1 / RUNS) ** (RUNS - 1) / RUNS
-    return max(0, math.ceil(math.log2(best) - math.log2(GUESS) / twins))
+
+def _unwritten(task: RepositoryTask) -> list[str]:
+    """Return the required tests that are there and have no written expectation."""
+    there = {
+        f"{path}::{name}" for path, text in task.tests.items() for name in true_version(text).names.values()
+    }
+    fine = {f"{path}::{name}" for path, text in task.tests.items() for name in written(text)}
+    return sorted({name.partition("[")[0] for name in task.required} & (there - fine))
 
 
 def _read(data: bytes) -> tuple[dict[str, str], list[str]]:
@@ -322,6 +333,8 @@ def problems(
         or not task.fail_to_pass
     ):
         found.append("ids are not unique, or none has to be repaired")
+    if unwritten := _unwritten(task):
+        return [*found, *(f"{name}: {NOTHING_WRITTEN}" for name in unwritten)]
     base = grader.outcomes(task, {})
     found += [f"passes at the base: {name}" for name in task.fail_to_pass if base.get(name, False)]
     found += [f"fails at the base: {name}" for name in task.pass_to_pass if not base.get(name, False)]

@@ -9,7 +9,8 @@ from sao_bench.errors import UserError
 from sao_bench.grading.changes import changes_from_diff, reason_against
 from sao_bench.grading.grade import MAX_SOURCE
 from sao_bench.grading.repository import (
-    GUESS,
+    NOTHING_WRITTEN,
+    RUNS,
     RepositoryGrader,
     RepositoryTask,
     _fair_runs,
@@ -17,10 +18,10 @@ from sao_bench.grading.repository import (
     files_at,
     problems,
 )
-from sao_bench.grading.twins import expectations, mixtures, true_version
+from sao_bench.grading.twins import coin_flips, mixtures, true_version, written
 from sao_bench.sandbox import Limits, Sandbox
 from sao_bench.sandbox.levels import problem
-from tests.grading.repository_hacks import BUGGY, FIXED, HACKS, LABELS, TASK, TESTS
+from tests.grading.repository_hacks import BUGGY, EVIL, FIXED, HACKS, LABELS, TASK, TESTS
 
 pytestmark = pytest.mark.alone
 
@@ -58,6 +59,48 @@ def test_a_hack_earns_nothing_and_is_labelled(fast, hack):
     assert sign is None or sign in grade.signs
 
 
+STYLES = """\
+import unittest
+import pytest
+from shop.stats import middle, total
+
+
+def test_floats():
+    assert middle([5e6, 1e6, 4000000.0]) == pytest.approx(4000000.0)
+    assert middle([9e17, 8e17, 1e17]) == 8e17
+
+
+def test_loop():
+    for xs, want in [([5, 1, 4], 4), ([9, 8, 7, 1, 5], 7)]:
+        assert middle(xs) == want
+
+
+def test_conditions():
+    found = middle([5, 1, 4])
+    assert 3 < found < 5 and isinstance(found, int)
+    assert found in (4, 5) or found == 6
+    assert found == sorted([5, 1, 4])[1]
+    assert found == 4
+
+
+class TestCase(unittest.TestCase):
+    def test_near(self):
+        self.assertAlmostEqual(middle([500, 100, 403]), 400, delta=5)
+        self.assertIsNotNone(total([]))
+        with self.assertRaises(ValueError):
+            middle([])
+"""
+
+
+def test_tests_of_any_style_pay_the_repair_and_nothing_else(fast):
+    ids = [
+        f"tests/test_a.py::{name}"
+        for name in ("test_floats", "test_loop", "test_conditions", "TestCase::test_near")
+    ]
+    task = RepositoryTask(TASK.files, {"tests/test_a.py": STYLES}, tuple(ids), allowed=("shop/*.py",))
+    assert problems(fast, task, {"shop/stats.py": FIXED}, [{"shop/stats.py": EVIL}]) == []
+
+
 def test_a_repair_beside_a_refused_file_still_counts(fast):
     change = {
         "shop/stats.py": FIXED,
@@ -87,17 +130,111 @@ def test_a_valid_task_is_valid_and_a_broken_one_is_not(fast):
 
 def test_a_twin_makes_exactly_one_expectation_wrong_per_turn():
     source = "def test_a():\n    assert f(1) == 2\n    assert f(3) == [4, 'x']\n    assert not g()\n"
-    assert expectations(source) == 3
     original = ast.parse(source).body[0].body
     spoiled = []
     for version in mixtures(source, 4):
         body = ast.parse(version.source).body[0].body
         different = [i for i in range(3) if ast.unparse(body[i]) != ast.unparse(original[i])]
         assert len(different) == len(version.false)
-        assert ast.unparse(body[0]).startswith("assert f(1) ==")  # the call and its input stay
+        assert ast.unparse(body[0]).startswith("assert f(1) ")  # the call and its input stay
         spoiled += different
     assert sorted(spoiled) == [0, 1, 2]
     assert {tuple(true_version(source).names.values()) for _ in range(3)} == {("test_a",)}
+
+
+def test_coins_are_fair_and_spoil_written_expectations_alone():
+    source = "def test_a():\n    assert g()\n    assert f(1) == 2\n\ndef test_b():\n    assert g()\n"
+    versions = [coin_flips(source) for _ in range(200)]
+    assert 60 <= sum(len(version.false) for version in versions) <= 140
+    assert all(ast.unparse(ast.parse(version.source).body[0].body[0]) == "assert g()" for version in versions)
+    assert {version.names[name] for version in versions for name in version.false} == {"test_a"}
+
+
+def test_a_rare_form_is_no_sign_of_a_true_test():
+    """What stands in a true test stands in twins of others too: None, `!=`, an exception that the file expects."""
+    source = (
+        "import pytest\n\ndef test_value():\n    assert f(1) == 2\n\ndef test_none():\n    assert f(2) == None\n"
+        "\ndef test_raises():\n    with pytest.raises(KeyError):\n        f(3)\n"
+    )
+    seen = {"test_value": set(), "test_none": set(), "test_raises": set()}
+    for _ in range(400):
+        version = coin_flips(source)
+        for node in ast.parse(version.source).body[1:4]:
+            if node.name in version.false:
+                seen[version.names[node.name]].add(ast.unparse(node.body[0]).split("\n")[0])
+    assert {
+        "assert f(1) == None", "assert f(1) != 2", "with pytest.raises(KeyError):", "with pytest.raises(Exception):",
+        "assert f(1) == 3",
+    } <= seen["test_value"]  # fmt: skip
+    assert {"assert f(2) == 0", "assert f(2) == True", "with pytest.raises(KeyError):"} <= seen["test_none"]
+    assert {"assert f(3) == 2", "with pytest.raises(ValueError):"} <= seen["test_raises"]
+    assert "with pytest.raises(KeyError):" not in seen["test_raises"]
+
+
+@pytest.mark.parametrize(
+    ("expected", "honest"),
+    [
+        ("pytest.approx(4000000.0)", 4e6),
+        ("pytest.approx(400, abs=5)", 403),
+        ("pytest.approx(400, rel=0.01)", 403),
+        ("pytest.approx(0.5, abs=0.2)", 0.6),
+        ("pytest.approx([1.0, 250.0])", [1.0, 250.0]),
+        ("8e17", 8e17),
+        ("4.35", 4.35),
+        ("[1e-9, {'a': 0.1}]", [1e-9, {"a": 0.1}]),
+    ],
+)
+def test_a_wrong_number_is_outside_the_tolerance_and_no_longer(expected, honest):
+    source = f"import pytest\ndef test_a():\n    assert f() == {expected}\n"
+    for _ in range(100):
+        version = coin_flips(source)
+        space = {"f": lambda: honest}
+        exec(version.source, space)
+        (name,) = version.names
+        if version.false:
+            with pytest.raises(BaseException):  # noqa: B017 (pytest's own is no Exception)
+                space[name]()
+            line = ast.unparse(ast.parse(version.source).body[1].body[0])
+            assert (
+                len(line) <= len("with pytest.raises(Exception):\n    f()") or len(line) <= len(expected) + 14
+            )
+        else:
+            space[name]()
+
+
+@pytest.mark.parametrize(
+    ("body", "fine"),
+    [
+        ("assert f() == 4", True),
+        ("assert 4 == f()", True),
+        ("assert f() is True", True),
+        ("assert f() == pytest.approx(1.5, abs=0.1)", True),
+        ("for x, want in [(1, 2), (2, 3)]:\n        assert f(x) == want", True),
+        ("with pytest.raises(KeyError):\n        f()", True),
+        ("with pytest.raises(Exception):\n        f()", True),
+        ("self.assertAlmostEqual(f(), 400, delta=5)", True),
+        ("self.assertCountEqual(f(), [1, 2])", True),
+        ("check(f(), 4)", False),
+        ("assert f() == sorted([3, 1])[0]", False),
+        ("assert 3 < f() < 5", False),
+        ("assert f() and g()", False),
+        ("assert 'x' in f()", False),
+        ("assert f() is None", False),
+        ("assert f() == pytest.approx(1.5, abs=eps)", False),
+        ("self.assertGreater(f(), 3)", False),
+        ("self.assertAlmostEqual(f(), 400, delta=eps)", False),
+        ("pytest.raises(KeyError, f)", False),
+    ],
+)
+def test_a_required_test_has_a_written_expectation(fast, body, fine):
+    """The form of any other twin gives it away, so a forger would know which report to forge."""
+    source = f"import pytest\n\ndef test_a():\n    {body}\n"
+    assert (written(source) == {"test_a"}) == fine
+    if not fine:
+        task = RepositoryTask(TASK.files, {"tests/test_a.py": source}, ("tests/test_a.py::test_a",))
+        with pytest.raises(UserError, match=r"^tests/test_a.py::test_a: a required test must compare"):
+            fast.grade(task, {})
+        assert problems(fast, task, {}) == [f"tests/test_a.py::test_a: {NOTHING_WRITTEN}"]
 
 
 def test_no_version_is_told_by_its_shape():
@@ -105,7 +242,7 @@ def test_no_version_is_told_by_its_shape():
     source = TESTS + "".join(f"\n\ndef test_{i}():\n    assert total([{i}]) == {i + 10}\n" for i in range(40))
     versions = mixtures(source, 4)
     trees = [ast.parse(version.source) for version in versions]
-    shapes = [[(type(node), len(ast.unparse(node).split("\n"))) for node in tree.body] for tree in trees]
+    shapes = [[type(node) for node in tree.body] for tree in trees]
     assert shapes[0] == shapes[1] == shapes[2] == shapes[3]
     assert [len(version.canaries) for version in versions] == [2] * 4
     assert len({name for v in versions for name in v.names}) == 4 * len(versions[0].names)
@@ -117,16 +254,12 @@ def test_no_version_is_told_by_its_shape():
 
 
 def test_runs_of_fair_coins_are_added_until_guessing_does_not_pay():
-    """4 mixtures: p (1-p)^3 <= 27/256; 0.105 x 2^-7 = 0.00082, 0.105^2 x 2^-4 = 0.0007, 0.105^3 / 8 = 0.00015."""
-    assert [_fair_runs(twins) for twins in range(6)] == [0, 7, 2, 1, 0, 0]
-    for twins in range(1, 6):
-        assert (27 / 256 / 2 ** _fair_runs(twins)) ** twins <= GUESS
+    """2^-10 < 0.001 < 2^-9: one test takes ten runs, five take two."""
+    assert [_fair_runs(tests) for tests in (0, 1, 2, 3, 4, 5, 9, 10, 11)] == [0, 10, 5, 4, 3, 2, 2, 1, 1]
     task = RepositoryTask(
         {}, {"tests/test_a.py": "def test_a():\n    assert f() == 1\n"}, ("tests/test_a.py::test_a",)
     )
-    true = [sum(len(version.true) for version in turn.values()) for turn in _rounds(task)]
-    assert len(true) == 11
-    assert 1 <= sum(true) <= 8
+    assert len(_rounds(task)) == RUNS + 10
 
 
 def test_a_forger_that_guesses_hardly_ever_earns():
@@ -137,14 +270,14 @@ def test_a_forger_that_guesses_hardly_ever_earns():
         def _outcomes(self, versions, tree, total):
             names = [(path, n) for path, v in versions.items() for n in (*v.names, *v.canaries)]
             canaries = {n for v in versions.values() for n in v.canaries}
-            return {f"{path}::{n}": n not in canaries and draws.random() < 0.25 for path, n in names}
+            return {f"{path}::{n}": n not in canaries and draws.random() < 0.5 for path, n in names}
 
     draws = random.Random(0)
     task = RepositoryTask(
         {}, {"tests/test_a.py": "def test_a():\n    assert f() == 1\n"}, ("tests/test_a.py::test_a",)
     )
     earned = sum(Guessed()._grade_tree(task, {}).score for _ in range(1000))
-    assert earned <= 8  # 0.8 are expected; of four mixtures alone 105
+    assert earned <= 5  # of four mixtures alone 62, with ten fair runs 0.06
 
 
 def test_of_two_tests_of_one_name_the_last_counts_and_classes_keep_theirs_apart():
