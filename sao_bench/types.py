@@ -51,28 +51,28 @@ class Channel:
         """Return why `value` cannot be held by this channel (what was found, what is allowed), or None."""
         match self.type:
             case "bool":
-                return None if isinstance(value, bool) else f"{value!r} is not a bool (true or false)"
+                return None if isinstance(value, bool) else f"{value!r:.80} is not a bool (true or false)"
             case "choice":
                 allowed = ", ".join(self.choices)
-                return None if value in self.choices else f"{value!r} is not one of: {allowed}"
+                return None if value in self.choices else f"{value!r:.80} is not one of: {allowed}"
             case "simplex":
                 return self._simplex_problem(value)
         number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
         if not number or (self.type == "int" and value != int(value)):
-            return f"{value!r} is not {'an int' if self.type == 'int' else 'a finite number'}"
+            return f"{value!r:.80} is not {'an int' if self.type == 'int' else 'a finite number'}"
         low, high = self.low, self.high
         if (low is not None and value < low) or (high is not None and value > high):
-            return f"{value!r} is outside [{low}, {high}]"
+            return f"{value!r:.80} is outside [{low}, {high}]"
         return None
 
     def _simplex_problem(self, value: Any) -> str | None:
         if not isinstance(value, Mapping) or not value:
-            return f"{value!r} is not a mapping from {', '.join(self.choices)} to shares"
+            return f"{value!r:.80} is not a mapping from {', '.join(self.choices)} to shares"
         for key, share in value.items():
             if key not in self.choices:
-                return f"{key!r} is not one of: {', '.join(self.choices)}"
+                return f"{key!r:.80} is not one of: {', '.join(self.choices)}"
             if not isinstance(share, int | float) or isinstance(share, bool) or not 0 <= share <= 1:
-                return f"the share of {key!r} is {share!r}, not a number in [0, 1]"
+                return f"the share of {key!r:.80} is {share!r:.80}, not a number in [0, 1]"
         total = math.fsum(value.values())
         return None if abs(total - 1) <= SIMPLEX_TOLERANCE else f"the shares sum to {total:.12g}, not to 1"
 

@@ -32,6 +32,9 @@ RUNS = 4
 GUESS = 1e-3
 """Largest probability with which a change earns that guesses which tests are true; more runs are added to hold it."""
 
+MAX_RESULT = 4 << 20
+"""Bytes of a result: reading JSON takes up to twenty times its size."""
+
 TOO_LARGE = "the change is too large"
 NOTHING_WRITTEN = (
     "a required test must compare with a constant or expect an exception, or its report can be forged"
@@ -246,6 +249,8 @@ def _read(data: bytes) -> tuple[dict[str, str], list[str]]:
         ValueError: it has another shape.
         RecursionError: it is nested too deep to be read.
     """
+    if len(data) > MAX_RESULT:
+        raise ValueError("too large a result")
     answer = json.loads(data)
     if not isinstance(answer, dict) or set(answer) != {"outcomes", "errors"}:
         raise ValueError("not the fields of a result")

@@ -218,6 +218,9 @@ RESULTS = [
 ]
 for number, text in enumerate(RESULTS):
     HACKS[f"result of another shape {number}"] = {"shop/stats.py": RESULT.format(text)}
+HACKS["a large result"] = {
+    "shop/stats.py": RESULT.format(b"[]").replace("b'[]'", "b'[' + b'[],' * 2_000_000 + b'[]]'")
+}
 HACKS["a folder in the place of the result"] = {
     "shop/stats.py": RESULT.format(b"").replace("open(", "os.mkdir(").replace(", 'wb').write(b'')", ")")
 }
