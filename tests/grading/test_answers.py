@@ -49,6 +49,10 @@ def test_computer_algebra_is_killed_at_its_deadline_and_answers_again():
     algebra.close()
 
 
+def sines(factors):
+    return "+".join(f"\\sin({k}x)" for k in factors)
+
+
 @pytest.mark.parametrize(
     ("gold", "type", "answer", "verdict"),
     [
@@ -74,6 +78,8 @@ def test_computer_algebra_is_killed_at_its_deadline_and_answers_again():
         ("(0,1)", "interval", "(0,1)" + "\\cup(0,1)" * 900, "correct"),
         ("y=x", "equation", "y=" + "+".join(["x"] * 800), "incorrect"),
         ("1" + "0" * 3000, "integer", "1", "not_judged"),
+        (sines(range(1, 140)), "expression", sines(range(139, 0, -1)), "correct"),
+        ("y=" + sines(range(1, 140)), "equation", "y=" + sines(range(139, 0, -1)), "correct"),
     ],
 )
 def test_long_and_deep_answers_are_judged_at_once(gold, type, answer, verdict):
@@ -129,6 +135,11 @@ def test_check_passes_on_right_verdicts_and_lists_wrong_ones(tmp_path):
     assert lines[-1] == "11 passed, 1 failed"
 
 
+def row(**values):
+    fields = {"gold": '"1"', "type": '"decimal"', "reply": '""', "verdict": '"incorrect"', **values}
+    return "{" + ",".join(f'"{key}": {value}' for key, value in fields.items()) + "}"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -138,6 +149,15 @@ def test_check_passes_on_right_verdicts_and_lists_wrong_ones(tmp_path):
         ('[{"gold":"1","type":"int","reply":"","verdict":"correct"}]', "type 'int' is not one of integer"),
         ('[{"gold":"1","type":"text","reply":"","verdict":"right"}]', "verdict 'right' is not one of"),
         ('[{"gold":"1","type":"text","reply":3,"verdict":"correct"}]', "reply 3 is not a string"),
+        ("", "no case in it"),
+        ("[]", "no case in it"),
+        ("[" * 100_000, "not a JSON list"),
+        ("[" + "9" * 5000 + "]", "not a JSON list"),
+        *((row(gold=value), "case 1: gold ") for value in ("null", "true", "NaN", "1e400", "[1]", "{}")),
+        *(
+            (row(tolerance=value), "case 1: tolerance ")
+            for value in ("true", "Infinity", "NaN", "1e400", "-1", '"1"')
+        ),
     ],
 )
 def test_a_damaged_file_is_one_clear_line(tmp_path, text, message):
@@ -146,6 +166,19 @@ def test_a_damaged_file_is_one_clear_line(tmp_path, text, message):
     result = run("check", path)
     assert isinstance(result.exception, UserError)
     assert message in str(result.exception)
+    assert "\n" not in str(result.exception)
+
+
+def test_lines_end_at_line_feeds_only_and_a_gold_answer_may_be_a_number(tmp_path):
+    path = tmp_path / "cases.jsonl"
+    path.write_text(
+        row(gold="5", reply='"\u2028 \\\\boxed{5}"', verdict='"correct"') + "\n\n" + row(gold="0.5"),
+        encoding="utf-8",
+    )
+    assert [(case.gold, case.judged().verdict) for case in read_cases(path)] == [
+        ("5", "correct"),
+        ("0.5", "incorrect"),
+    ]
 
 
 def test_a_missing_file_is_a_user_error(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,15 +43,18 @@ def read_cases(path: Path) -> list[Case]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read: {error}") from error
-    return [_case(path, number, row) for number, row in enumerate(_rows(path, text), start=1)]
+    cases = [_case(path, number, row) for number, row in enumerate(_rows(path, text), start=1)]
+    if not cases:
+        raise UserError(f"{path}: no case in it")
+    return cases
 
 
 def _rows(path: Path, text: str) -> list[Any]:
     try:
         if text.lstrip().startswith("["):
             return json.loads(text)
-        return [json.loads(line) for line in text.splitlines() if line.strip()]
-    except json.JSONDecodeError as error:
+        return [json.loads(line) for line in text.split("\n") if line.strip()]
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not a JSON list or JSON lines: {error}") from error
 
 
@@ -64,20 +68,26 @@ def _case(path: Path, number: int, row: Any) -> Case:
         if row[key] not in allowed:
             near = did_you_mean(str(row[key]), allowed)
             raise UserError(f"{where}: {key} {row[key]!r} is not one of {', '.join(allowed)}{near}")
-    tolerance = row.get("tolerance")
-    if tolerance is not None and not (isinstance(tolerance, int | float) and tolerance >= 0):
+    gold, tolerance = row["gold"], row.get("tolerance")
+    if not isinstance(gold, str) and not _is_finite(gold):
+        raise UserError(f"{where}: gold {gold!r} is not a string or a number")
+    if tolerance is not None and not (_is_finite(tolerance) and tolerance >= 0):
         raise UserError(f"{where}: tolerance {tolerance!r} is not a number of at least 0")
     if not isinstance(row["reply"], str):
         raise UserError(f"{where}: reply {row['reply']!r} is not a string")
     return Case(
         number,
-        str(row["gold"]),
+        str(gold),
         row["type"],
         row["reply"],
         row["verdict"],
         tolerance,
         str(row.get("note", "")),
     )
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and -math.inf < value < math.inf
 
 
 def check(cases: list[Case]) -> Iterator[tuple[Case, Judgement]]:

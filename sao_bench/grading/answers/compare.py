@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
 import mpmath
 
 from sao_bench.grading.answers.deadline import Deadline
-from sao_bench.grading.answers.evaluate import DIGITS, InexactError, UndefinedError, as_number, exact, numeric
+from sao_bench.grading.answers.evaluate import (
+    DIGITS,
+    InexactError,
+    UndefinedError,
+    as_number,
+    exact,
+    numeric,
+    real,
+)
 from sao_bench.grading.answers.formula import Tree, names
 from sao_bench.seeding import generator
 
 SAME = mpmath.mpf(10) ** -350
 POINTS = 12
 ENOUGH_POINTS = 3
+SIZES = (1, 2, 3, 6, 15, 40, 101, 350, 1200, 8001, 10**6, 10**10)
+WIDE = [Fraction(0), *(sign * (n + part) for n in SIZES for part in (0, Fraction(5, 13)) for sign in (1, -1))]
+"""Values on both sides of the kinks and steps that functions of ordinary problems have, and on the steps."""
+WIDE_S = 0.5
+WIDE_SAME = mpmath.mpf(10) ** -80
 
 
 def same(a: Tree, b: Tree, deadline: Deadline) -> bool | None:
@@ -23,7 +36,7 @@ def same(a: Tree, b: Tree, deadline: Deadline) -> bool | None:
 
     Rational functions are compared exactly at random rational points (Schwartz-Zippel), others to
     350 digits. Points at which either side is undefined, or not real, are left out while others
-    remain.
+    remain. What agrees near zero has to agree at whole and large numbers too.
 
     Raises:
         TooLargeError: a number of either is beyond any answer.
@@ -39,7 +52,9 @@ def same(a: Tree, b: Tree, deadline: Deadline) -> bool | None:
     decided = [equal for equal, real in results if equal is not None and real]
     if len(decided) < min(ENOUGH_POINTS, len(results)):
         decided = [equal for equal, _ in results if equal is not None]
-    return all(decided) if decided else None
+    if not decided:
+        return None
+    return all(decided) and all(_alike(left, right) for left, right in _wide_values(a, b, deadline))
 
 
 def proportional(a: Tree, b: Tree, deadline: Deadline) -> bool | None:
@@ -56,10 +71,22 @@ def proportional(a: Tree, b: Tree, deadline: Deadline) -> bool | None:
             continue
         if _is_zero(top) or _is_zero(bottom):
             return False
-        ratios.append(_as_mp(top) / _as_mp(bottom) if type(top) is not type(bottom) else top / bottom)
+        ratios.append(_ratio(top, bottom))
     if not ratios or (variables and len(ratios) < ENOUGH_POINTS):
         return None
-    return all(_equal(ratio, ratios[0]) for ratio in ratios)
+    factor = _as_mp(ratios[0])
+    if not all(_alike(ratio, ratios[0]) for ratio in ratios):
+        return False
+    if mpmath.im(factor) != 0:
+        return True
+    return all(_alike(left, right, factor) for left, right in _wide_values(a, b, deadline))
+
+
+def _ratio(top: Any, bottom: Any) -> Any:
+    if isinstance(top, Fraction) and isinstance(bottom, Fraction):
+        return top / bottom
+    with mpmath.workdps(DIGITS):
+        return as_number(top) / as_number(bottom)
 
 
 def _points(variables: set[str]) -> list[dict[str, Fraction]]:
@@ -77,6 +104,33 @@ def _points(variables: set[str]) -> list[dict[str, Fraction]]:
             }
         )
     return points
+
+
+def _wide_values(a: Tree, b: Tree, deadline: Deadline) -> Iterator[tuple[Any, Any]]:
+    """Yield the values at the wide points at which both are real, as many as a part of the time allows."""
+    variables = sorted(names(a) | names(b))
+    if not variables:
+        return
+    rng = generator(0, "answers.wide")
+    columns = [WIDE, *(rng.permutation(len(WIDE)) for _ in variables[1:])]
+    clock = Deadline(min(WIDE_S, deadline.left() / 4))
+    for first, *rows in zip(*columns, strict=True):
+        if clock.left() <= 0:
+            return
+        point = dict(zip(variables, (first, *(WIDE[row] for row in rows)), strict=True))
+        try:
+            yield real(a, point), real(b, point)
+        except UndefinedError:
+            continue
+
+
+def _alike(left: Any, right: Any, factor: Any = 1) -> bool:
+    """Whether left = factor * right, up to the rounding that `real` allows."""
+    if all(isinstance(value, Fraction) for value in (left, right)) and factor == 1:
+        return bool(left == right)
+    with mpmath.workdps(DIGITS):
+        x, y = as_number(left), factor * as_number(right)
+        return bool(abs(x - y) <= WIDE_SAME * max(abs(x), abs(y)))
 
 
 def _value(tree: Tree, point: Mapping[str, Fraction], digits: int = DIGITS) -> Any:

@@ -20,6 +20,9 @@ MAX_BITS = 20_000
 MAX_MAGNITUDE = 1e5
 DIGITS = 400
 MAX_ANGLE = 1e40
+REAL_LIMIT = mpmath.mpf(10) ** 150
+"""Between this and its inverse no cancellation costs more than 300 of the 400 digits."""
+MAX_REAL_FACTORIAL = 100
 
 ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 
@@ -171,6 +174,63 @@ def numeric(tree: Tree, at: Mapping[str, Fraction] | None = None, digits: int = 
             if isinstance(error, InexactError | TooLargeError):
                 raise
             raise UndefinedError(str(error)) from error
+
+
+def real(tree: Tree, at: Mapping[str, Fraction]) -> Any:
+    """Return the value of a tree by real arithmetic alone: a fraction, or an mpmath number of 100 sure digits.
+
+    Raises:
+        UndefinedError: a part of it has no real value here, or none that is sure to so many digits.
+    """
+    with mpmath.workdps(DIGITS):
+        try:
+            return _real(tree, at)
+        except UndefinedError:
+            raise
+        except (
+            ArithmeticError,
+            ValueError,
+            TypeError,
+            RecursionError,
+            mpmath.libmp.NoConvergence,
+        ) as error:
+            raise UndefinedError(str(error)) from error
+
+
+def _real(tree: Tree, at: Mapping[str, Fraction]) -> Any:
+    kind = tree[0]
+    if kind == "number":
+        return tree[1]
+    if kind == "name":
+        return at[tree[1]] if tree[1] in at else _sure(_numeric(tree, {}))
+    values = [_real(child, at) for child in tree[1:]]
+    if all(isinstance(value, Fraction) for value in values):
+        try:
+            return exact((kind, *(("number", value) for value in values)))
+        except InexactError:
+            pass
+    numbers = [_sure(as_number(value)) for value in values]
+    if kind in ("factorial", "double_factorial", "binom") and not all(
+        0 <= value <= MAX_REAL_FACTORIAL for value in numbers
+    ):
+        raise UndefinedError(kind)
+    if kind in ("floor", "ceil"):
+        numbers = [_snapped(value) for value in numbers]
+    if kind not in _NUMERIC:
+        raise InexactError(kind)
+    return _sure(_NUMERIC[kind](*numbers))
+
+
+def _sure(value: Any) -> Any:
+    if mpmath.im(value) != 0 or (value and not 1 / REAL_LIMIT <= abs(value) <= REAL_LIMIT):
+        raise UndefinedError("not real, or lost in rounding")
+    return mpmath.re(value)
+
+
+def _snapped(value: Any) -> Any:
+    """Take what rounding has moved off a whole number back to it: log10(1000) may fall short of 3."""
+    nearest = mpmath.nint(value)
+    return nearest if abs(value - nearest) < 1 / REAL_LIMIT else value
 
 
 def as_number(value: Any) -> Any:

@@ -13,8 +13,8 @@ from sao_bench.grading.answers.deadline import Deadline, TimeUpError
 from sao_bench.grading.answers.extract import boxed_answer
 from sao_bench.grading.answers.formula import FormulaError, TooLargeError, Tree, parse
 from sao_bench.grading.answers.matrices import matrix
-from sao_bench.grading.answers.several import is_interval, is_matrix, is_set, is_tuple
-from sao_bench.grading.answers.single import UndecidedError, is_decimal, is_number, is_scalar
+from sao_bench.grading.answers.several import gold_items, is_interval, is_matrix, is_set, is_tuple
+from sao_bench.grading.answers.single import UndecidedError, gold_number, is_decimal, is_scalar
 from sao_bench.grading.answers.symbolic import DEADLINE_S, UnavailableError
 from sao_bench.grading.answers.typesetting import plain, unwrap_text
 from sao_bench.grading.answers.values import balanced
@@ -26,6 +26,7 @@ AnswerType: TypeAlias = Literal[
 Verdict: TypeAlias = Literal["correct", "incorrect", "not_judged"]
 ANSWER_TYPES: tuple[str, ...] = get_args(AnswerType)
 MAX_CHARACTERS = 10_000
+INTERVAL_SIGNS = re.compile(r"[(\[\]{⦃<>≤≥≠ℝ∅]|\b(?:all|any|every) ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,20 @@ def _equal(right: str, given: str, type: str, tolerance: float | None, deadline:
         raise UndecidedError("the gold answer is damaged")
     if type == "decimal":
         return is_decimal(right, given, tolerance, deadline)
+    _check_gold(right, type)
     return squeezed(right) == squeezed(given) or _BY_TYPE[type](right, given, deadline)
+
+
+def _check_gold(gold: str, type: str) -> None:
+    """Refuse a gold answer that is not of its type: a copy of it is not right."""
+    if type in ("integer", "rational"):
+        gold_number(gold, integral=type == "integer")
+    elif type in ("set", "tuple"):
+        gold_items(gold, type)
+    elif (type == "equation" and not re.search(r"[^=]=[^=]", gold)) or (
+        type == "interval" and not INTERVAL_SIGNS.search(gold)
+    ):
+        raise UndecidedError(f"the gold answer is not an {type}")
 
 
 def _complete(text: str) -> bool:
@@ -133,8 +147,8 @@ def _difference(text: str) -> Tree | None:
 
 
 _BY_TYPE: dict[str, Callable[[str, str, Deadline], bool]] = {
-    "integer": lambda gold, given, deadline: is_number(gold, given, deadline, integral=True),
-    "rational": lambda gold, given, deadline: is_number(gold, given, deadline, integral=False),
+    "integer": lambda gold, given, deadline: is_scalar(gold, given, deadline, letters=True),
+    "rational": lambda gold, given, deadline: is_scalar(gold, given, deadline, letters=True),
     "set": is_set,
     "tuple": is_tuple,
     "interval": is_interval,

@@ -17,14 +17,27 @@ from sao_bench.grading.answers.words import is_text
 
 def _items(read: Callable[[str], list[Item]], gold: str, given: str) -> tuple[list[Item], list[Item]] | None:
     """Return both sides' items; None when the given answer is of another type."""
-    try:
-        right = read(gold)
-    except AnswerFormatError as error:
-        raise UndecidedError(f"the gold answer is not of its type: {error}") from error
+    right = _gold_items(read, gold)
     try:
         return right, read(given)
     except AnswerFormatError:
         return None
+
+
+def _gold_items(read: Callable[[str], list[Item]], gold: str) -> list[Item]:
+    try:
+        return read(gold)
+    except AnswerFormatError as error:
+        raise UndecidedError(f"the gold answer is not of its type: {error}") from error
+
+
+def gold_items(gold: str, type: str) -> None:
+    """Check that the gold answer is a `set` or a `tuple`.
+
+    Raises:
+        UndecidedError: it is not.
+    """
+    _gold_items(set_items if type == "set" else tuple_items, gold)
 
 
 def _nested(gold: str, given: str, deadline: Deadline) -> bool:

@@ -151,11 +151,11 @@ def _asked(gold: str, given: str, deadline: Deadline, letters: bool) -> bool | N
     return ALGEBRA.same_by(right.value, found.value, deadline)
 
 
-def is_number(gold: str, given: str, deadline: Deadline, integral: bool) -> bool:
-    """Whether the given answer is the same whole or rational number.
+def gold_number(gold: str, integral: bool) -> None:
+    """Check that the gold answer is a number, and a whole one if it has to be.
 
     Raises:
-        UndecidedError: the gold answer is no such number, or it stayed open.
+        UndecidedError: it is none.
     """
     right = _gold_number(gold)
     try:
@@ -168,7 +168,6 @@ def is_number(gold: str, given: str, deadline: Deadline, integral: bool) -> bool
             raise UndecidedError("the gold answer is too large to evaluate") from error
     if integral and not whole:
         raise UndecidedError("the gold answer is not an integer")
-    return is_scalar(gold, given, deadline, letters=True)
 
 
 def _gold_number(gold: str) -> Scalar:

@@ -121,6 +121,7 @@ def plain(answer: str) -> str:
     for pattern, replacement in SYNONYMS:
         text = pattern.sub(replacement, text)
     text = re.sub(r"\s+", " ", text).strip()
+    text = re.sub(r"^—(?=[\d.])", "-", text)
     return re.sub(r"(?<=[^.])\.$", "", text).strip()
 
 
