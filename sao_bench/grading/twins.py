@@ -333,7 +333,9 @@ def _of_raises(
     call = item.context_expr
     assert isinstance(call, ast.Call)
     usual = getattr(builtins, ast.unparse(call.args[0]), None) if call.args else None
-    others = [name for name in SURPRISES if not _related(getattr(builtins, name), usual)]
+    # What an exception of the package's own is a kind of is not known here, so no other is sure to be wrong.
+    known = isinstance(usual, type)
+    others = [name for name in SURPRISES if known and not _related(getattr(builtins, name), usual)]
     alone = (
         isinstance(block, ast.With)
         and len(block.items) == len(block.body) == 1

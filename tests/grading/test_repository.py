@@ -83,6 +83,23 @@ def test_conditions():
     assert found == 4
 
 
+class EmptyError(ValueError):
+    pass
+
+
+def refuse(xs):
+    try:
+        return middle(xs)
+    except ValueError as error:
+        raise EmptyError from error
+
+
+def test_own_exception():
+    assert middle([3, 1, 2]) == 2
+    with pytest.raises(EmptyError):
+        refuse([])
+
+
 class TestCase(unittest.TestCase):
     def test_near(self):
         self.assertAlmostEqual(middle([500, 100, 403]), 400, delta=5)
@@ -93,10 +110,8 @@ class TestCase(unittest.TestCase):
 
 
 def test_tests_of_any_style_pay_the_repair_and_nothing_else(fast):
-    ids = [
-        f"tests/test_a.py::{name}"
-        for name in ("test_floats", "test_loop", "test_conditions", "TestCase::test_near")
-    ]
+    names = ("test_floats", "test_loop", "test_conditions", "test_own_exception", "TestCase::test_near")
+    ids = [f"tests/test_a.py::{name}" for name in names]
     task = RepositoryTask(TASK.files, {"tests/test_a.py": STYLES}, tuple(ids), allowed=("shop/*.py",))
     assert problems(fast, task, {"shop/stats.py": FIXED}, [{"shop/stats.py": EVIL}]) == []
 
@@ -212,6 +227,8 @@ def test_a_wrong_number_is_outside_the_tolerance_and_no_longer(expected, honest)
         ("for x, want in [(1, 2), (2, 3)]:\n        assert f(x) == want", True),
         ("with pytest.raises(KeyError):\n        f()", True),
         ("with pytest.raises(Exception):\n        f()", True),
+        ("with pytest.raises(shop.EmptyError):\n        f()", True),
+        ("with pytest.raises(shop.EmptyError):\n        x = f()", False),
         ("self.assertAlmostEqual(f(), 400, delta=5)", True),
         ("self.assertCountEqual(f(), [1, 2])", True),
         ("check(f(), 4)", False),
